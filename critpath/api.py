@@ -214,14 +214,11 @@ def load(file: Source) -> PathSet:
         flow,
         store,
     )
-    from critpath.store import is_baseline_file  # noqa: PLC0415 - as above
 
     path = _path(file)
     if not path.exists():
         raise UnreadableError(f"{path}: no such file or directory", "check the path")
-    if not any(
-        is_kind(path) for is_kind in (store.is_paths_file, store.is_dataset, is_baseline_file)
-    ):
+    if not store.find_format(path):
         raise UnreadableError(
             f"{path} holds no saved paths",
             "extract() reads recordings, and load_comparison() what Comparison.save wrote",
@@ -535,7 +532,7 @@ def _settings(settings: CompareSettings | None, options: Mapping[str, Any]) -> C
 
 def _deliver(text: str, path: Source | None) -> str | None:
     """Return a text, or write it: the file is whole or not there."""
-    from critpath.store import write_text  # noqa: PLC0415 - start-up time
+    from critpath.files import write_text  # noqa: PLC0415 - start-up time
 
     if path is None:
         return text

@@ -15,14 +15,13 @@ from itertools import accumulate, chain, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
 from critpath import (
     __version__,
     cluster,
     detect,
     engines,
     executions,
+    files,
     graph,
     localize,
     read,
@@ -67,7 +66,6 @@ from critpath.schema.notes import (
 )
 from critpath.schema.parameters.detect import FLAME
 from critpath.schema.ways import SOCKETS
-from critpath.stats.rows import make_seed
 from critpath.text.phrases import VERDICTS
 from critpath.units import plural, safe_text
 
@@ -126,10 +124,8 @@ def _find_chosen(
 ) -> tuple[Executions, Events, Pieces | None]:
     """Return the executions that are asked for, the events with what is known of them, pieces."""
     found, specification, manifest = chosen.replayed, chosen.specification, recording.manifest
-    if specification.kind == "requests":
-        return requests.find_requests(found, specification, recording, _learn_ways)
-    if specification.kind == "slices":
-        return requests.find_slices(found, specification, manifest), found.events, None
+    if specification.kind in {"requests", "slices"}:
+        return requests.find_asked(found, specification, recording, _learn_ways)
     asked = executions.find_executions(
         found.events,
         specification,
@@ -223,13 +219,9 @@ def replay_chosen(
         # Before anything is read, so that a misspelt name fails at once.
         executions.require_events(chosen, names)
     wanted = executions.get_event_requests(chosen)
-    if chosen.kind == "requests":
-        way = requests.require_sockets(recording)
-        wanted = (*wanted, *read.SOCKET_EVENTS, *(read.CALL_EVENTS if way != SOCKETS else ()))
-    if chosen.kind == "slices":
-        requests.require_markers(recording, chosen.slices.marker)
-        if chosen.slices.marker == "unix":
-            wanted = (*wanted, *read.SOCKET_EVENTS)
+    if chosen.kind in {"requests", "slices"}:
+        way, more = requests.require_events(recording, chosen)
+        wanted = (*wanted, *more)
     with ExitStack() as stack:
         stack.enter_context(recording.keep())
 
@@ -271,9 +263,7 @@ def inspect_recording(path: Path, reader: str = "auto") -> tuple[Events, Manifes
     specification = executions.parse_specification("process")
     with recording.keep():
         events = recording.add_manifest(timeline.read_finder_events(opener, [specification]))
-        if manifest.runs and any(run.pid for run in manifest.runs):
-            found = executions.find_command_runs(events, manifest.runs)
-            events = executions.count_missing_runs(events, specification, manifest, len(found))
+        events = executions.count_missing_runs(events, specification, manifest)
         return events, manifest, recording.find_other_contents(events.streams)
 
 
@@ -463,8 +453,8 @@ def extract_file(
     """
     # A process that has to stay within a limit cannot send what it found: that is in files.
     limited = settings.max_memory > 0 and jobs != 1
-    scratch = store.scratch_directory(file) if limited else nullcontext()
-    with store.atomic(file) as stream, scratch as parts:
+    scratch = files.scratch_directory(file) if limited else nullcontext()
+    with files.atomic(file) as stream, scratch as parts:
         items = list(_resolve_sources(sources, settings.interrupts, progress or (lambda _: None)))
         stacks = any(map(_has_stacks, items))
         found = _extract_items(items, settings, jobs, progress, parts)
@@ -472,7 +462,7 @@ def extract_file(
             for part in found:
                 for number, paths in enumerate(part):
                     writer.write(paths, more=number > 0)
-        written = store.open_paths(store.readable(stream), resident=0, later=file)
+        written = store.load_paths(files.readable(stream), resident=0, later=file)
         require(written)
     return written
 
@@ -515,7 +505,8 @@ def extract_dataset(
         If workers have another version of critpath.
     """
     tell = progress or (lambda _: None)
-    with store.atomic_directory(directory) as place:
+    with files.atomic_directory(directory) as place:
+        dataset = store.Dataset(place)
         items = list(_resolve_sources(sources, settings.interrupts, tell))
         here = str(Path.cwd()) if engine else ""
         tasks: list[_Task] = []
@@ -524,7 +515,7 @@ def extract_dataset(
             if isinstance(item, Path):
                 tasks.append(_Task(item, settings, number, place, here))
             else:
-                parts[number] = store.write_part(place, number, [item])
+                parts[number] = dataset.write_part(number, [item])
         count = (
             1 if engine else engines.fit_jobs(jobs, [task.recording for task in tasks], settings)
         )
@@ -541,9 +532,9 @@ def extract_dataset(
                     )
                 parts[written.number] = written.part
         ordered = [parts[number] for number in range(len(items))]
-        store.seal(place, ordered, {"version": __version__})
-        require(join_sets(store.load_dataset(place, resident=0)))
-    return join_sets(store.load_dataset(directory, resident=0))
+        dataset.seal(ordered, {"version": __version__})
+        require(join_sets(dataset.load(resident=0)))
+    return join_sets(store.Dataset(directory).load(resident=0))
 
 
 # ------------------------------------------------------------------ what is named
@@ -554,17 +545,9 @@ def _resolve_sources(
 ) -> Iterator[Path | PathSet]:
     """Yield every recording of the sources by its path, and what is saved as it is."""
     for source in sources:
-        if store.is_baseline_file(source):
+        if store.find_format(source):
             tell(f"loading {source}")
-            yield from store.split_baseline(
-                store.load_baseline(source), source, interrupts=interrupts
-            )
-        elif store.is_paths_file(source):
-            tell(f"loading {source}")
-            yield store.open_paths(source)
-        elif store.is_dataset(source):
-            tell(f"loading {source}")
-            yield from store.load_dataset(source)
+            yield from store.load_sets(source, interrupts=interrupts)
         else:
             yield from read.find_recordings(source)
 
@@ -572,7 +555,7 @@ def _resolve_sources(
 def _has_stacks(item: Path | PathSet) -> bool:
     """Tell whether paths may come with stacks, before they are read."""
     if not isinstance(item, Path):
-        return store.has_stacks(item)
+        return item.has_stacks
     return read.Recording(item).has_stacks
 
 
@@ -617,7 +600,7 @@ def _extract_items(
                 yield [item]
             elif count > 1 and parts is not None:
                 file = parts / next(results).part.file
-                yield [store.open_paths(file, resident=0)]
+                yield [store.load_paths(file, resident=0)]
                 file.unlink(missing_ok=True)
             elif count > 1:
                 yield [_make_read_only(paths) for paths in next(results)]
@@ -733,7 +716,7 @@ def _write_part(task: _Task, progress: Progress | None = None) -> _Written:
         else _stream_sets(task, progress)
     )
     with read.decide_hosts(task.hosts):
-        part = store.write_part(task.directory, task.number, sets)
+        part = store.Dataset(task.directory).write_part(task.number, sets)
     return _Written(task.number, part, __version__)
 
 
@@ -870,7 +853,9 @@ def compare(
         sample_clusters=judgement.sample_clusters,
         pairs=judgement.pairs,
         outliers=judgement.outliers,
-        **dict.fromkeys(("aligned", "findings", "causes"), ()),
+        aligned=(),
+        findings=(),
+        causes=(),
         settings=asdict(settings),
         apart=judgement.apart is not None,
         grounds=detect.find_grounds(
@@ -1013,15 +998,7 @@ def make_sessions(parts: Sequence[PathSet], most: int) -> tuple[store.Session, .
     """
     from critpath.report.document import begin_dates  # noqa: PLC0415 - as said above
 
-    store.require_new(parts, set(), "")
-    sessions = []
-    for part, before in map(store.drop_left_out_note, store.anonymize(parts)):
-        moments = np.column_stack([part.executions.begin, part.executions.end])
-        rows = store.stratified_sample(part.executions.label, most, make_seed(moments))
-        kept = part if len(rows) == len(part) else part.take(rows)
-        out = before + len(part) - len(rows)
-        sessions.append(store.Session(kept, tuple(begin_dates(part)), out))
-    return tuple(sessions)
+    return store.make_sessions(parts, most, begin_dates)
 
 
 @dataclass(frozen=True, eq=False)
@@ -1077,9 +1054,8 @@ def update(
     UsageError
         If a recording is in the baseline already.
     """
-    old = store.split_baseline(baseline, file, interrupts=settings.interrupts)
-    known = {moment for part in old for moment in store.list_moments(part)}
-    store.require_new(parts, known, str(file))
+    old = baseline.list_sets(file, interrupts=settings.interrupts)
+    baseline.require_new(parts, file)
     new = make_sessions(parts, executions)
     comparison = compare(join_sets(old), join_sets(list(parts)), settings)
     if comparison.verdict == "ok" and settings.level:
@@ -1092,16 +1068,7 @@ def update(
         anew = replace(baseline, sessions=new, version=version) if accept else None
         dropped = tuple(s for part in old for s in part.sources) if accept else ()
         return Update(comparison, anew, dropped)
-    kept = list(baseline.sessions)
-    dropped_names: list[str] = []
-    # What was just recorded stays in any case.
-    while kept and store.count_recordings(kept) + store.count_recordings(new) > sessions:
-        dropped_names += kept.pop(0).paths.sources
-    taken = [name for session in kept for name in session.paths.sources]
-    renamed = store.anonymize([session.paths for session in new], taken)
-    added = [replace(s, paths=paths) for s, paths in zip(new, renamed, strict=True)]
-    whole = replace(baseline, sessions=(*kept, *added), version=version)
-    return Update(comparison, whole, tuple(dropped_names))
+    return Update(comparison, *baseline.add(new, version, sessions))
 
 
 def load_saved_paths(file: Path) -> PathSet:
@@ -1111,12 +1078,7 @@ def load_saved_paths(file: Path) -> PathSet:
     ------
     UnreadableError
     """
-    if store.is_paths_file(file):
-        return store.open_paths(file)
-    if store.is_dataset(file):
-        return join_sets(store.load_dataset(file))
-    baseline = store.load_baseline(file)
-    return join_sets(store.split_baseline(baseline, file, interrupts=baseline.interrupts))
+    return join_sets(store.load_sets(file))
 
 
 def count_documents(

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
         SETTINGS,
         Settings,
         WrongValueError,
-        as_levels,
         compare_settings,
         effective,
         reading_options,

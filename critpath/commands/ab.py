@@ -270,7 +270,7 @@ def kept_directory(output: Path | None) -> Any:
     if output is None:
         yield None
         return
-    from critpath.store import atomic_directory  # noqa: PLC0415 - numpy
+    from critpath.files import atomic_directory  # noqa: PLC0415 - numpy
 
     with atomic_directory(output) as place:
         yield place

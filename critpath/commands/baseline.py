@@ -52,11 +52,7 @@ def _save(arguments: argparse.Namespace, settings: Settings) -> int:
     check_inputs(arguments.recordings)
     check_outputs([arguments.output], arguments.recordings, force=arguments.force)
 
-    from critpath import (  # noqa: PLC0415 - numpy and the stages
-        __version__,
-        flow,
-        store,
-    )
+    from critpath import __version__, flow  # noqa: PLC0415 - numpy and the stages
     from critpath.model import joining  # noqa: PLC0415 - numpy and the stages
     from critpath.store import Baseline, save_baseline  # noqa: PLC0415 - start-up time
 
@@ -76,7 +72,7 @@ def _save(arguments: argparse.Namespace, settings: Settings) -> int:
         warn([f"{plural(kept, 'execution')} can hardly tell a change from chance"], quiet=quiet)
     rest = f", {left_out:,} left out (--executions)" if left_out else ""
     hint(
-        f"{store.describe_baseline(baseline)} saved to {arguments.output}{rest}; "
+        f"{baseline.describe()} saved to {arguments.output}{rest}; "
         f"next: critpath compare {arguments.output} SAMPLE{as_asked(settings)}",
         quiet=quiet,
     )
@@ -97,11 +93,7 @@ def _update(arguments: argparse.Namespace, settings: Settings) -> int:
     check_inputs(arguments.recordings)
     check_outputs([str(arguments.file)], arguments.recordings)
 
-    from critpath import (  # noqa: PLC0415 - numpy and the stages
-        __version__,
-        flow,
-        store,
-    )
+    from critpath import __version__, flow  # noqa: PLC0415 - numpy and the stages
     from critpath.report.document import comparison_document  # noqa: PLC0415 - start-up time
     from critpath.report.text import render_comparison  # noqa: PLC0415 - start-up time
     from critpath.store import load_baseline, save_baseline  # noqa: PLC0415 - start-up time
@@ -133,7 +125,7 @@ def _update(arguments: argparse.Namespace, settings: Settings) -> int:
         return _REFUSED[outcome.comparison.verdict]
     if outcome.dropped:
         hint(f"made way: {', '.join(outcome.dropped)}", quiet=quiet)
-    hint(f"{arguments.file} has {store.describe_baseline(outcome.baseline)} now", quiet=quiet)
+    hint(f"{arguments.file} has {outcome.baseline.describe()} now", quiet=quiet)
     return EXIT_OK
 
 
@@ -203,7 +195,6 @@ def summary(baseline: Baseline) -> dict[str, Any]:
 
 def _session(session: Session) -> dict[str, Any]:
     from critpath.detect import note_repaired_switches  # noqa: PLC0415 - start-up time
-    from critpath.store import mean_times  # noqa: PLC0415 - start-up time
     from critpath.text.notes import word_all  # noqa: PLC0415 - start-up time
 
     paths = session.paths
@@ -217,7 +208,7 @@ def _session(session: Session) -> dict[str, Any]:
         "labels": {label: labels.count(label) for label in sorted(set(labels)) if label},
         "segments": len(paths.paths.begin),
         "lossy": int(paths.lossy.sum()),
-        "means": {name: mean for name, mean, _ in mean_times(paths)},
+        "means": {name: mean for name, mean, _ in paths.mean_times()},
         **{name: list_values(paths.environment, of) for name, of in _FACTS.items()},
         "warnings": word_all(note_repaired_switches(paths).warnings),
     }

@@ -161,9 +161,9 @@ def _explore(comparison: Analysis, sources: list[Path], settings: Settings) -> s
 
 def warn_swapped_arguments(comparison: Analysis, normal: Path, sample: Path) -> Analysis:
     """Add a warning if SAMPLE is a baseline and NORMAL is none."""
-    from critpath.store import is_baseline_file  # noqa: PLC0415 - numpy
+    from critpath.store import find_format  # noqa: PLC0415 - numpy
 
-    if not is_baseline_file(sample) or is_baseline_file(normal):
+    if find_format(sample) != "baseline" or find_format(normal) == "baseline":
         return comparison
     warning = (
         f"SAMPLE, {sample}, is a baseline and NORMAL is none: is the order wrong? "

@@ -218,9 +218,9 @@ def hand_over(directory: Path, *, entire: bool) -> None:
 
 
 def _user() -> User | None:
-    from critpath.record import invoking_user  # noqa: PLC0415 - start-up time
+    from critpath.record import User  # noqa: PLC0415 - start-up time
 
-    return invoking_user(os.environb, as_root=False)
+    return User.behind_sudo(os.environb, as_root=False)
 
 
 def _record(place: Path, options: tuple[str, ...], directory: Path, *, quiet: bool) -> None:

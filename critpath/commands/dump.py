@@ -43,13 +43,13 @@ OPTIONS: Final = (
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Ask, and return the exit code."""
-    from critpath.record import ask, find_place  # noqa: PLC0415 - start-up time
+    from critpath.record import RunningFlight  # noqa: PLC0415 - start-up time
 
     if arguments.reason and (arguments.status or arguments.stop):
         raise UsageError("--reason with --status or --stop", "leave it out: no dump is made")
-    place = find_place(arguments.directory)
+    flight = RunningFlight.find(arguments.directory)
     if arguments.status or arguments.stop:
-        answer = ask(place, {"stop" if arguments.stop else "status": True}, 10)
+        answer = flight.ask({"stop" if arguments.stop else "status": True}, 10)
         if arguments.json:
             print(json.dumps(answer))
         elif arguments.stop:
@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         else:
             print("\n".join(describe_status(answer)))
         return 0
-    answer = ask(place, {"dump": arguments.reason})
+    answer = flight.ask({"dump": arguments.reason})
     if arguments.json:
         print(json.dumps(answer))
     if "dump" not in answer:
@@ -116,7 +116,7 @@ def record_always(arguments: argparse.Namespace, settings: Settings) -> int:
         PROFILES,
         Flight,
         FlightRequest,
-        invoking_user,
+        User,
         mark_users,
         parse_condition,
     )
@@ -148,7 +148,7 @@ def record_always(arguments: argparse.Namespace, settings: Settings) -> int:
     specification = settings["execution"] or marked
     if specification != marked:
         check_execution(specification)
-    user = invoking_user(os.environb, as_root=arguments.as_root)
+    user = User.behind_sudo(os.environb, as_root=arguments.as_root)
     request = FlightRequest(
         directory=arguments.output,
         budget=budget,

@@ -8,14 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from critpath.commands.declared import FORCE, TO, option
-from critpath.commands.formats import (
-    ALIGNMENTS,
-    FORMATS,
-    PATHS,
-    export_paths,
-    format_by_ending,
-    format_name,
-)
+from critpath.commands.formats import format_by_ending, format_name
 from critpath.commands.output import (
     STDOUT,
     Progress,
@@ -29,6 +22,7 @@ from critpath.commands.reports import is_saved, load_comparison
 from critpath.commands.settings import READING, Settings
 from critpath.commands.sources import check_inputs, extract_sources, messages_of
 from critpath.errors import UsageError
+from critpath.report.exports import ALIGNMENTS, FORMATS, PATHS
 from critpath.text.notes import epoch_unknown
 from critpath.units import plural
 
@@ -105,8 +99,8 @@ def _write_sketches(arguments: argparse.Namespace, settings: Settings) -> int:
     check_inputs(sources)
     _check_directory(arguments.output, sources, force=arguments.force)
     from critpath import flow, model  # noqa: PLC0415 - numpy and the stages
+    from critpath.files import atomic_directory  # noqa: PLC0415 - as above
     from critpath.report.exports import sketch_tables, table_parquet  # noqa: PLC0415 - as above
-    from critpath.store import atomic_directory  # noqa: PLC0415 - as above
 
     with Progress(quiet=settings["quiet"]) as progress:
         reading = model.ExtractSettings(
@@ -197,7 +191,10 @@ def _check_directory(output: str, sources: Sequence[Path], *, force: bool) -> No
 def _sets(arguments: argparse.Namespace, settings: Settings) -> list[Exported]:
     """Return the executions of every source, those that are wanted."""
     from critpath import graph  # noqa: PLC0415 - numpy and the stages
-    from critpath.report.exports import read_aligned_executions  # noqa: PLC0415 - start-up time
+    from critpath.report.exports import (  # noqa: PLC0415 - start-up time
+        Exported,
+        read_aligned_executions,
+    )
 
     wanted = arguments.id or []
     sets = []
@@ -211,7 +208,7 @@ def _sets(arguments: argparse.Namespace, settings: Settings) -> list[Exported]:
                 continue
             paths = extract_sources([Path(source)], settings, progress, jobs=None)
             warn(messages_of(paths), quiet=settings["quiet"])
-            sets.append(export_paths(graph.choose_executions(paths, wanted), source))
+            sets.append(Exported(source, graph.choose_executions(paths, wanted)))
     found: set[str] = set()
     missing = wanted
     for one in sets:

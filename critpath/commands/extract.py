@@ -129,7 +129,7 @@ def _address(engine: str, settings: Settings, *, into_file: bool) -> str | None:
 
 def check_directory(place: str, inputs: list[Path], *, force: bool) -> None:
     """Refuse a place where a dataset cannot be, before any work."""
-    from critpath.store import is_dataset  # noqa: PLC0415 - numpy
+    from critpath.store import find_format  # noqa: PLC0415 - numpy
 
     real = Path(os.path.realpath(place))
     sources = {Path(os.path.realpath(path)) for path in inputs}
@@ -144,7 +144,7 @@ def check_directory(place: str, inputs: list[Path], *, force: bool) -> None:
         raise UsageError(f"{place} cannot be written", "choose a place that you may write to")
     if real.is_dir():
         empty = next(real.iterdir(), None) is None
-        if not empty and not is_dataset(real):
+        if not empty and find_format(real) != "dataset":
             raise UsageError(
                 f"{place} is a directory with other things in it", "name one that is not there"
             )

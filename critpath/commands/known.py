@@ -448,17 +448,13 @@ def _groups(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def _remove(arguments: argparse.Namespace, settings: Settings) -> int:
-    from critpath.known import remove_entries  # noqa: PLC0415 - start-up time
-
-    gone = remove_entries(_open(arguments, settings), arguments.names)
+    gone = _open(arguments, settings).remove(arguments.names)
     print(f"removed {', '.join(map(safe_text, gone))}")
     return EXIT_OK
 
 
 def _relabel(arguments: argparse.Namespace, settings: Settings) -> int:
-    from critpath.known import relabel_entries  # noqa: PLC0415 - start-up time
-
-    made = relabel_entries(_open(arguments, settings), arguments.old, arguments.new)
+    made = _open(arguments, settings).relabel(arguments.old, arguments.new)
     print(f"{plural(len(made), 'session')} called {arguments.new} now")
     return EXIT_OK
 

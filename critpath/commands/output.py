@@ -33,7 +33,7 @@ _WIDTH = 120  # of text that goes to no terminal: a CI system's log, a file
 
 def write_output(place: str, text: str) -> None:
     """Write to a file, whole or not at all, or to stdout for ``-``."""
-    from critpath.store import write_text  # noqa: PLC0415 - numpy
+    from critpath.files import write_text  # noqa: PLC0415 - numpy
 
     if place == STDOUT:
         # Bytes: an HTML page is UTF-8 whatever the terminal's encoding.
@@ -54,7 +54,7 @@ def write_pieces(place: str, pieces: Iterable[bytes]) -> None:
     What renders the pieces is asked for them one at a time: a large export is never in
     memory as a whole.
     """
-    from critpath.store import atomic  # noqa: PLC0415 - numpy
+    from critpath.files import atomic  # noqa: PLC0415 - numpy
 
     if place != STDOUT:
         with atomic(Path(place)) as stream:
@@ -77,7 +77,7 @@ def write_together(texts: Mapping[str, str]) -> None:
     Each is whole and on the disk under another name before the first gets its own; then
     only a directory that somebody changes meanwhile can keep one from it.
     """
-    from critpath.store import atomic  # noqa: PLC0415 - numpy
+    from critpath.files import atomic  # noqa: PLC0415 - numpy
 
     with ExitStack() as stack:
         for place, text in texts.items():

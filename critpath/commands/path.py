@@ -12,14 +12,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
 from critpath.commands.declared import FORCE, TO, either, flag, option
-from critpath.commands.formats import (
-    FORMATS,
-    PATHS,
-    WINDOW,
-    export_paths,
-    format_by_ending,
-    format_name,
-)
+from critpath.commands.formats import format_by_ending, format_name
 from critpath.commands.output import (
     STDOUT,
     Progress,
@@ -39,6 +32,7 @@ from critpath.commands.sources import (
     no_executions,
 )
 from critpath.errors import UsageError
+from critpath.report.exports import FORMATS, PATHS, WINDOW
 from critpath.units import format_ns, format_share, plural, safe_text
 
 if TYPE_CHECKING:
@@ -119,7 +113,9 @@ def _write(arguments: argparse.Namespace, settings: Settings, paths: PathSet, na
     if arguments.top:
         write_output(arguments.output, _top(arguments, settings, paths, name))
     elif name in FORMATS:
-        sets = [export_paths(paths, str(arguments.trace))]
+        from critpath.report.exports import Exported  # noqa: PLC0415 - start-up time
+
+        sets = [Exported(str(arguments.trace), paths)]
         write_pieces(arguments.output, FORMATS[name].render(sets))
         hint_written(arguments, paths, quiet=settings["quiet"])
     elif arguments.output == STDOUT:
@@ -246,9 +242,9 @@ def _format(arguments: argparse.Namespace) -> str:
 
 def _window(arguments: argparse.Namespace, settings: Settings, name: str) -> Iterable[bytes]:
     """Return the file of a window's graph; one execution's path is marked in it."""
-    from critpath.store import is_dataset, is_paths_file  # noqa: PLC0415 - numpy
+    from critpath.store import find_format  # noqa: PLC0415 - numpy
 
-    if is_paths_file(arguments.trace) or is_dataset(arguments.trace):
+    if find_format(arguments.trace) in {"paths", "dataset"}:
         raise UsageError(
             f"{name} is the graph of a trace, and {arguments.trace} holds paths alone",
             "name the recording that they were extracted from",

@@ -230,16 +230,10 @@ def _sketches(
     """
     from critpath import flow, model  # noqa: PLC0415 - numpy and the stages
     from critpath.report.exports import SKETCHES, sketch_tables  # noqa: PLC0415 - as above
-    from critpath.store import (  # noqa: PLC0415 - as above
-        is_baseline_file,
-        is_dataset,
-        is_paths_file,
-    )
+    from critpath.store import find_format  # noqa: PLC0415 - as above
 
     named = [name for name in SKETCHES if re.search(rf"\b{name}\b", sql, re.IGNORECASE)]
-    saved = [
-        one for one in sources if is_paths_file(one) or is_dataset(one) or is_baseline_file(one)
-    ]
+    saved = [one for one in sources if find_format(one)]
     if paths.executions.requests is None or (sql and not named):
         return {}
     if saved:

@@ -128,9 +128,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     if arguments.then:
         check_outputs([page], force=arguments.force)
     from critpath.record import (  # noqa: PLC0415 - start-up time
-        invoking_user,
+        User,
         record,
-        run_critpath_as,
     )
 
     quiet = settings["quiet"]
@@ -146,12 +145,12 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         return outcome.exit_code
     # What the command ended with counts; that there is nothing to explore is said, and counts else.
     recordings = [one.directory for one in outcome.recordings]
-    user = invoking_user(os.environb, as_root=arguments.as_root)
+    user = User.behind_sudo(os.environb, as_root=arguments.as_root)
     try:
         if user is not None:
             # Never as root: the command was the user's, and may have put a link there.
             options = ["--quiet"] if quiet else []
-            done = run_critpath_as(user, ["explore", *map(str, recordings), "-o", page, *options])
+            done = user.run_critpath(["explore", *map(str, recordings), "-o", page, *options])
             return outcome.exit_code or done
         _explore(recordings, page, settings)
     except CritpathError as error:

@@ -57,13 +57,9 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     if outputs.github and arguments.format == "json":
         raise UsageError("--format json and --github both write to stdout", "use one of them")
 
-    from critpath.store import (  # noqa: PLC0415 - start-up time
-        is_baseline_file,
-        is_dataset,
-        is_paths_file,
-    )
+    from critpath.store import find_format  # noqa: PLC0415 - start-up time
 
-    if inputs and (is_paths_file(source) or is_dataset(source) or is_baseline_file(source)):
+    if inputs and find_format(source):
         _refuse_outputs(
             outputs, f"{source} holds paths", f"critpath compare {source} SAMPLE shows them"
         )

@@ -360,12 +360,7 @@ def load_comparison(file: str) -> ComparisonDocument:
 
 def is_saved(source: str) -> bool:
     """Tell a saved comparison from what executions are extracted from."""
-    from critpath.store import (  # noqa: PLC0415 - start-up time
-        is_baseline_file,
-        is_paths_file,
-    )
+    from critpath.store import find_format  # noqa: PLC0415 - start-up time
 
     path = Path(source)
-    return source == STDOUT or (
-        path.is_file() and not is_paths_file(path) and not is_baseline_file(path)
-    )
+    return source == STDOUT or (path.is_file() and not find_format(path))

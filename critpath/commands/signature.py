@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from critpath.flow import count_documents  # noqa: PLC0415 - start-up time
     from critpath.report.document import to_json  # noqa: PLC0415 - start-up time
     from critpath.signatures import SignSettings, sign  # noqa: PLC0415 - start-up time
-    from critpath.store import save_signatures  # noqa: PLC0415 - start-up time
+    from critpath.store import CountsFile  # noqa: PLC0415 - start-up time
 
     given = settings.origins["interval"] != "default"
     chosen = SignSettings(
@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         document = _document(names, counts, signed, notes)
         write_output(arguments.json, to_json(document) + "\n")
     if output is not None:
-        save_signatures(output, counts[0], signed[0])
+        CountsFile(output).save(counts[0], signed[0])
         hint(f"saved {plural(len(counts[0]), 'document')} in {output}", quiet=settings["quiet"])
     if arguments.json != STDOUT:
         for name, each, of in zip(names, counts, signed, strict=True):

@@ -261,9 +261,9 @@ class _DumpReader:
 
 
 def _follow_live(arguments: argparse.Namespace, settings: Settings) -> Iterator[Screen]:
-    from critpath.record import ask, find_place  # noqa: PLC0415 - start-up time
+    from critpath.record import RunningFlight  # noqa: PLC0415 - start-up time
 
-    place = find_place(arguments.directory)
+    flight = RunningFlight.find(arguments.directory)
     what = settings["execution"] or "marker"
     if what not in {"marker", "process"}:
         raise UsageError(
@@ -277,7 +277,7 @@ def _follow_live(arguments: argparse.Namespace, settings: Settings) -> Iterator[
     while True:
         more = True
         while more:
-            answer = ask(place, {"top": seen}, 10)
+            answer = flight.ask({"top": seen}, 10)
             seen, more = int(answer["seen"]), bool(answer["more"])
             held += [Ended(*one[1:]) for one in answer["ended"] if one[0] == what]
         now = int(answer["now"])

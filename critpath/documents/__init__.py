@@ -39,11 +39,13 @@ from critpath.documents.calibration import (
     SplitKind,
 )
 from critpath.documents.causes import (
+    Because,
     CauseEntry,
     CauseFacts,
     CodePlace,
     FindingEntry,
     FindingPart,
+    RivalShare,
     StateName,
 )
 from critpath.documents.clocks import (
@@ -572,6 +574,10 @@ class ComparisonDocument(Part):
     warning_ids: Annotated[
         list[str], doc("the id of each of `warnings`: what it says, whatever its words")
     ] = []
+    because: Annotated[
+        Because | None,
+        doc("what the mean of all differs by, and due to what; null in files of earlier versions"),
+    ] = None
 
     def fails_build(self) -> bool:
         """Tell whether a gate has to be red; by the settings also for what strangers did."""

@@ -66,6 +66,29 @@ class CodePlace(Part):
     share: Annotated[Number, doc("of the time in known places")]
 
 
+class Because(Part):
+    """What a difference is due to (ns): the parts add up to it."""
+
+    visits: Annotated[int, doc("what is done more often, with the waits for a CPU of it")] = 0
+    length: Annotated[int, doc("what takes longer each time, with the waits for a CPU of it")] = 0
+    crowding: Annotated[int, doc("CPUs that threads of the program itself had more of")] = 0
+    machine: Annotated[int, doc("CPUs that strangers, and interrupts, had more of")] = 0
+    nobody: Annotated[int, doc("CPUs that nobody had: a quota held it back, or it began late")] = 0
+
+
+class RivalShare(Part):
+    """Who had the CPU that was waited for."""
+
+    name: Annotated[str, doc("the family of its names")]
+    share: Annotated[
+        Number, doc("of what these waits grew beyond what longer work makes them, or fell")
+    ]
+    before: Annotated[Number, doc("of these waits before")]
+    after: Annotated[Number, doc("of these waits after")]
+    ours: Annotated[bool, doc("it is of the program itself")] = False
+    kin: Annotated[str, doc("what it is to who waited, as in paths; '' if not known")] = ""
+
+
 class CauseFacts(Part):
     """What a cause's sentence says, each fact by itself."""
 
@@ -148,6 +171,23 @@ class CauseFacts(Part):
         Maybe, doc("of runs, page faults of a normal one; null where not counted")
     ] = None
     faults_after: Annotated[Maybe, doc("page faults of a run of the sample")] = None
+    because: Annotated[
+        Because | None, doc("what the contribution is due to; null in files of earlier versions")
+    ] = None
+    brought: Annotated[
+        bool, doc("its waits for a CPU grew as its work did: who had the CPU is no cause")
+    ] = False
+    work_before: Annotated[Maybe, doc("time that the thread runs, of a normal execution (ns)")] = (
+        None
+    )
+    work_after: Annotated[Maybe, doc("time that it runs, of one of these executions (ns)")] = None
+    rivals: Annotated[
+        list[RivalShare],
+        doc("of a wait for a CPU, who had more of it than before; the largest share first"),
+    ] = []
+    through: Annotated[
+        list[str], doc("threads that wait for one another on the way to this one, in order")
+    ] = []
     cause_id: Annotated[
         str, doc("its kind, as docs/what-next.md lists them; '' in files of earlier versions")
     ] = ""
@@ -161,7 +201,10 @@ class CauseEntry(Part):
     executions: Annotated[list[str], doc("ids of the executions")]
     positions: Annotated[list[int], doc("their places in the sample set")]
     contribution: Annotated[Figure, doc("mean per execution that it concerns (ns)")]
-    share: Annotated[Maybe, doc("of the excess of all executions that were examined")]
+    share: Annotated[
+        Maybe,
+        doc("of what all executions that were examined lost; those of all add up to 1 at most"),
+    ]
     main: Annotated[int, doc("the finding that the sentence names first")]
     minor: Annotated[bool, doc("less than 5 % of that excess: summaries count these together")]
     facts: Annotated[

@@ -60,6 +60,9 @@ class KindEntry(Part):
     ] = None
     affected_low: Annotated[int | None, doc("least of its 95 % interval")] = None
     affected_high: Annotated[int | None, doc("most of it")] = None
+    slow_mean: Annotated[
+        Maybe, doc("mean of the slow ones (ns); null for none, and in files of earlier versions")
+    ] = None
     medians: Annotated[
         list[int], doc("positions of the executions of median duration, -1 for none")
     ] = field(default_factory=lambda: [-1, -1])

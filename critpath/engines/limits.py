@@ -211,9 +211,9 @@ def _advised(least: int, jobs: int) -> int:
 
 def _itself() -> int:
     """Return what this process takes now, with what writes the paths that it finds."""
-    from critpath.store import settle
+    from critpath.store import PathsWriter
 
-    settle()
+    PathsWriter.settle()
     return _resident()
 
 

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from critpath.executions.prefilter import Prefilter
     from critpath.executions.process import (
         count_missing_runs,
-        find_command_runs,
         select_within_runs,
     )
     from critpath.executions.scheduling import Scheduling, hosts_of

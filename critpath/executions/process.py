@@ -361,11 +361,18 @@ def _find_activity(events: Events) -> tuple[I64, I64, I64]:
 
 
 def count_missing_runs(
-    events: Events, specification: Specification, manifest: Manifest, found: int
+    events: Events, specification: Specification, manifest: Manifest, found: int | None = None
 ) -> Events:
-    """Note in the environment how many runs of the command the trace should have, and has not."""
+    """Note in the environment how many runs of the command the trace should have, and has not.
+
+    Without how many were found they are looked for here, where their processes are known.
+    """
     if specification.kind != "process" or specification.where or not manifest.runs:
         return events
+    if found is None:
+        if not any(run.pid for run in manifest.runs):
+            return events
+        found = len(find_command_runs(events, manifest.runs))
     whole = sum(run.whole for run in manifest.runs)
     counted = Environment(runs_recorded=whole, runs_missing=max(0, whole - found))
     return replace(events, environment=(*events.environment, counted))

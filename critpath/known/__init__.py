@@ -10,11 +10,7 @@ if TYPE_CHECKING:
         add_entry,
         check_label,
         is_store,
-        only_occurring,
         open_store,
-        relabel_entries,
-        remove_entries,
-        spread,
     )
 else:
     __getattr__ = hand_on(__name__)

@@ -16,8 +16,8 @@ from typing import Final
 import numpy as np
 
 from critpath.errors import CritpathError
+from critpath.files import atomic
 from critpath.model import F64
-from critpath.store import atomic
 
 _MOST: Final = 16  # technical: files: a few stores, each for what few sets of events have in common
 _LARGEST: Final = 256 << 20  # technical

@@ -26,6 +26,7 @@ import msgspec
 import numpy as np
 
 from critpath.errors import UnreadableError, UsageError
+from critpath.files import write_text
 from critpath.known._pairs import read_pairs
 from critpath.model import I64
 from critpath.model.signatures import (
@@ -36,7 +37,6 @@ from critpath.model.signatures import (
     Counts,
     Entry,
 )
-from critpath.store import write_text
 from critpath.units import safe_text
 from critpath.untrusted import load_json
 
@@ -77,6 +77,61 @@ class Store:
     def digest(self) -> str:
         """Hash of the entries' hashes."""
         return blake2b("".join(sorted(e.digest for e in self.entries)).encode()).hexdigest()[:16]
+
+    def remove(self, names: Sequence[str]) -> list[str]:
+        """Remove entries by file name, or all of a label; return what was removed."""
+        gone = []
+        for name in names:
+            found = [
+                e for e in self.entries if name in {e.label, e.name, e.name.removesuffix(".json")}
+            ]
+            if not found:
+                raise UsageError(
+                    f"{self.path}: no label and no entry {safe_text(name)!r:.120}",
+                    f"see critpath known list {self.path}",
+                )
+            gone += [each.name for each in found if each.name not in gone]
+        texts: dict[Path, str] = {}
+        try:
+            for name in gone:
+                file = self.path / "entries" / name
+                text = file.read_text(encoding="utf-8")
+                file.unlink()
+                texts[file] = text
+        except OSError as error:
+            for file, text in texts.items():
+                write_text(file, text)
+            raise UsageError(
+                f"cannot remove entries of {self.path}: {error.strerror}", "give access there"
+            ) from error
+        for directory in {file.parent for file in texts}:
+            _remove_empty(directory)
+        return gone
+
+    def relabel(self, old: str, new: str) -> list[Entry]:
+        """Give the sessions of a label another one."""
+        check_label(new)
+        found = [each for each in self.entries if old in {each.label, each.name}]
+        if not found:
+            raise UsageError(
+                f"{self.path}: no label and no entry {safe_text(old)!r:.120}",
+                f"see critpath known list {self.path}",
+            )
+        there = [each for each in self.entries if each.label == new]
+        renamed = [replace(each, label=new, name="", digest="") for each in found]
+        for each in renamed:  # all are looked at before one is written
+            _check_alike(self.path, each, there)
+        made: list[Entry] = []
+        try:
+            for each in renamed:
+                made += [add_entry(self.path, each, self, force=True)]
+            self.remove([each.name for each in found])
+        except BaseException:
+            for each in made:
+                (self.path / "entries" / each.name).unlink(missing_ok=True)
+                _remove_empty(self.path / "entries" / new)
+            raise
+        return made
 
 
 def check_label(label: str) -> str:
@@ -459,37 +514,6 @@ def _documents(counts: Counts) -> list[dict[str, Any]]:
     ]
 
 
-def spread(counts: Counts, most: int = MOST_DOCUMENTS) -> Counts:
-    """Return at most so many documents, evenly spread, without lossy ones."""
-    rows = np.flatnonzero(~counts.lossy)
-    if len(rows) > most:
-        rows = rows[np.linspace(0, len(rows) - 1, most).round().astype(np.int64)]
-    return counts.take(rows)
-
-
-def only_occurring(counts: Counts, others: Sequence[Counts] = ()) -> tuple[Counts, ...]:
-    """Return counts whose vocabularies fit an entry: terms that occur, and as many that did not.
-
-    A kernel offers more terms than an entry may list; which were looked at and did not occur is
-    kept of as many as there is room for, in order of their names.
-    """
-    every = (counts, *others)
-    if len(counts.vocabulary) <= MOST_TERMS:
-        return every
-    used = np.unique(np.concatenate([each.term for each in every]))
-    rest = np.setdiff1d(np.arange(len(counts.vocabulary)), used)
-    kept = np.sort(np.concatenate([used, rest[: max(0, MOST_TERMS - len(used))]]))
-    if len(kept) > MOST_TERMS:
-        raise UsageError(
-            f"{len(used):,} different terms occur: an entry has at most {MOST_TERMS:,}",
-            "count fewer events",
-        )
-    new = np.zeros(len(counts.vocabulary), np.int32)
-    new[kept] = np.arange(len(kept))
-    words = tuple(counts.vocabulary[at] for at in kept)
-    return tuple(replace(each, vocabulary=words, term=new[each.term]) for each in every)
-
-
 def add_entry(path: Path, entry: Entry, known: Store | None, *, force: bool = False) -> Entry:
     """Write an entry into a store, which is made where there is none.
 
@@ -566,66 +590,9 @@ def _scope_kind(counts: Counts) -> str:
     return scope if scope in {"machine", "command"} else "control group"
 
 
-def remove_entries(store: Store, names: Sequence[str]) -> list[str]:
-    """Remove entries by file name, or all of a label; return what was removed."""
-    gone = []
-    for name in names:
-        found = [
-            e for e in store.entries if name in {e.label, e.name, e.name.removesuffix(".json")}
-        ]
-        if not found:
-            raise UsageError(
-                f"{store.path}: no label and no entry {safe_text(name)!r:.120}",
-                f"see critpath known list {store.path}",
-            )
-        gone += [each.name for each in found if each.name not in gone]
-    texts: dict[Path, str] = {}
-    try:
-        for name in gone:
-            file = store.path / "entries" / name
-            text = file.read_text(encoding="utf-8")
-            file.unlink()
-            texts[file] = text
-    except OSError as error:
-        for file, text in texts.items():
-            write_text(file, text)
-        raise UsageError(
-            f"cannot remove entries of {store.path}: {error.strerror}", "give access there"
-        ) from error
-    for directory in {file.parent for file in texts}:
-        _remove_empty(directory)
-    return gone
-
-
 def _remove_empty(directory: Path) -> None:
     """Remove a label's directory where nothing is in it; tried again once."""
     for _ in range(2):
         with suppress(OSError):  # others of the label are there
             directory.rmdir()
             return
-
-
-def relabel_entries(store: Store, old: str, new: str) -> list[Entry]:
-    """Give the sessions of a label another one."""
-    check_label(new)
-    found = [each for each in store.entries if old in {each.label, each.name}]
-    if not found:
-        raise UsageError(
-            f"{store.path}: no label and no entry {safe_text(old)!r:.120}",
-            f"see critpath known list {store.path}",
-        )
-    there = [each for each in store.entries if each.label == new]
-    renamed = [replace(each, label=new, name="", digest="") for each in found]
-    for each in renamed:  # all are looked at before one is written
-        _check_alike(store.path, each, there)
-    made: list[Entry] = []
-    try:
-        for each in renamed:
-            made += [add_entry(store.path, each, store, force=True)]
-        remove_entries(store, [each.name for each in found])
-    except BaseException:
-        for each in made:
-            (store.path / "entries" / each.name).unlink(missing_ok=True)
-            _remove_empty(store.path / "entries" / new)
-        raise
-    return made

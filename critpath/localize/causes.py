@@ -6,10 +6,13 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Final
 
 from critpath.documents.base import as_float, change
+from critpath.localize.because import NOBODY, OWN, STRANGERS, find_class, take_work_apart
 from critpath.localize.counts import StepCounts
-from critpath.localize.facts import count_rise, main_member, state_facts
+from critpath.localize.facts import Chains, count_rise, find_end, main_member, state_facts
 from critpath.model import (
     RUNNING,
     Cause,
@@ -25,6 +28,7 @@ from critpath.model import (
     role_name,
 )
 from critpath.model.details import IDLE, family_of, word_detail
+from critpath.model.vectors import name_family
 from critpath.schema.causes import evidence_of
 from critpath.schema.parameters.localize import CAUSES, FINDINGS, WAITS
 
@@ -59,8 +63,8 @@ def group_causes(
     flagged: Collection[str] = (),
     charges: Mapping[int, Sequence[Charge]] | None = None,
     counts: StepCounts | None = None,
+    chains: Mapping[int, Chains] = MappingProxyType({}),
     faster: bool = False,
-    program: Collection[str] = (),
 ) -> tuple[Cause, ...]:
     """Make a cause of every group of findings.
 
@@ -88,10 +92,10 @@ def group_causes(
         By execution, what it took longer because it did something more often.
     counts : StepCounts
         Of the same executions.
+    chains : mapping of int to Chains
+        By execution, through whom it waits for which thread.
     faster : bool
         They took less time, and what took less comes first.
-    program : collection of str
-        Families of names of the threads that the executions are of.
 
     Returns
     -------
@@ -105,6 +109,7 @@ def group_causes(
     sign = -1 if faster else 1
     excess = sum(e.excess for e in executions if sign * e.excess > 0)
     charged = charge_findings(findings, charges or {})
+    brought = find_brought(findings, counts)
     groups = [
         [
             Member(
@@ -117,32 +122,68 @@ def group_causes(
             )
             for place, larger in group
         ]
-        for group in group_findings(findings, charged)
+        for group in group_findings(findings, charged, brought, counts)
     ]
 
     enough = {e.execution for e in executions if e.normals >= FINDINGS.least_normals}
 
-    weighed = []
-    for members in groups:
-        reason = find_reason(members, counts)
-        weight = weigh_cause(members, reason, counts, enough)
-        if weight.value > 0 and any(m.finding.symbol.name in flagged for m in members):
-            weight = replace(weight, decisive=True)
-        weighed.append((members, reason, weight))
-    weighed.sort(key=lambda group: (not group[2].decisive, -sign * group[2].value))
-    causes = []
-    for number, (members, reason, weight) in enumerate(weighed):
-        cause = _cause(members, excess, reason, first=not number)
-        cause.weight = weight
-        cause.facts = state_facts(
-            *(cause, members, total, counts),
-            quota=quota,
-            inferred=inferred,
-            reason=reason,
-            program=program,
-        )
-        causes.append(cause)
-    return tuple(causes)
+    def explain_all(groups: Sequence[list[Member]]) -> list[tuple[list[Member], Cause]]:
+        weighed = []
+        for members in groups:
+            reason = find_reason(members, counts, brought)
+            weight = weigh_cause(members, reason, counts, enough, brought)
+            if weight.value > 0 and any(m.finding.symbol.name in flagged for m in members):
+                weight = replace(weight, decisive=True)
+            weighed.append((members, reason, weight))
+        weighed.sort(key=lambda group: (not group[2].decisive, -sign * group[2].value))
+        sums = [weight.whole for _, _, weight in weighed]
+        # What faster steps won back, causes lost before: their shares add up to all at most.
+        lost = max(excess, math.fsum(ns for ns in sums if ns > 0)) if excess > 0 else excess
+        largest = max((sign * ns for ns in sums), default=0.0)
+        result = []
+        for number, (members, reason, weight) in enumerate(weighed):
+            cause = _cause(members, lost, reason)
+            small = abs(weight.whole) < CAUSES.minor * abs(excess)
+            cause.minor = bool(number) and sign * weight.whole < largest and small
+            cause.weight = weight
+            cause.facts = state_facts(
+                *(cause, members, total, counts),
+                quota=quota,
+                inferred=inferred,
+                reason=reason,
+                brought=brought,
+                chains=chains,
+            )
+            result.append((members, cause))
+        return result
+
+    explained = explain_all(groups)
+    joined = _join_alike(explained)
+    if len(joined) < len(explained):
+        explained = explain_all(joined)
+    return tuple(cause for _, cause in explained)
+
+
+def _join_alike(explained: Sequence[tuple[list[Member], Cause]]) -> list[list[Member]]:
+    """Join groups that say the same of different executions: one cause is one line."""
+    result: list[tuple[tuple[object, ...], set[int], list[Member]]] = []
+    for members, cause in explained:
+        facts, mine = cause.facts, {*cause.positions}
+        about: tuple[object, ...] = (cause.contribution > 0, id(cause))
+        if facts is not None and facts.counted != "iterations":
+            main = next(m.finding for m in members if m.place == cause.main)
+            plain = main.symbol.state in RUNNING or _has_rivals(main.symbol)
+            detail = "" if plain else word_detail(family_of(main.qualifier))
+            same = facts.cause_id, facts.state, facts.role, facts.peer, facts.call, detail
+            about = (cause.contribution > 0, facts.counted, *same)
+        for key, positions, group in result:
+            if key == about and not positions & mine:
+                positions.update(mine)
+                group.extend(members)
+                break
+        else:
+            result.append((about, mine, [*members]))
+    return [group for _, _, group in result]
 
 
 def in_order_of_causes(
@@ -173,13 +214,7 @@ def in_order_of_causes(
     )
 
 
-def _cause(
-    members: list[Member],
-    excess: float,
-    reason: Reason | None,
-    *,
-    first: bool,
-) -> Cause:
+def _cause(members: list[Member], excess: float, reason: Reason | None) -> Cause:
     executions = {m.finding.position: m.finding.execution for m in members}
     positions = sorted(executions)
     whole = math.fsum(m.finding.contribution for m in members)
@@ -191,14 +226,47 @@ def _cause(
         contribution=whole / len(positions),
         share=whole / excess if excess > 0 else None,
         main=main_member(members, reason).place,
-        minor=not first and abs(whole) < CAUSES.minor * abs(excess),
+        minor=False,
     )
 
 
 # What of a cause is the program's doing.
 
 
-def find_reason(members: Sequence[Member], counts: StepCounts | None) -> Reason | None:
+def find_brought(
+    findings: Sequence[Finding], counts: StepCounts | None
+) -> dict[str, Symbol | None]:
+    """Return the threads whose waits for a cpu grew as their work did, and the work, by role.
+
+    That is the state of its running that grew most; None where it is other threads' work that
+    is done more often.
+    """
+    executions = sorted({f.position for f in findings if f.contribution > 0})
+    if counts is None or not executions:
+        return {}
+    result: dict[str, Symbol | None] = {}
+    for (state, role, _), piece in take_work_apart(counts, executions).items():
+        if state is not None or not piece.is_brought:
+            continue
+        grown = {
+            symbol: growth.after - growth.before
+            for step in counts.steps
+            if step.state in RUNNING and step.role == role
+            for symbol in [Symbol(step.state, role, step.place)]
+            for growth in [counts.growth(symbol, executions)]
+        }
+        most = max(sorted(grown), key=grown.__getitem__, default=None)
+        longer = most is not None and grown[most] > 0 and piece.parts.length > piece.parts.visits
+        if role or longer:
+            result[role] = most if longer else None
+    return result
+
+
+def find_reason(
+    members: Sequence[Member],
+    counts: StepCounts | None,
+    brought_by: Mapping[str, Symbol | None] = MappingProxyType({}),
+) -> Reason | None:
     """Return what growth is behind a cause: a state on one of its threads.
 
     A thread that computes longer waits longer for a cpu on a busy machine, and one that
@@ -211,6 +279,8 @@ def find_reason(members: Sequence[Member], counts: StepCounts | None) -> Reason 
     brought = _brought_along(members)
     score: dict[Symbol, float] = {}
     candidates = _candidates(members, counts)
+    work = {s for s in candidates if not (_has_rivals(s) and s.role in brought_by)}
+    candidates = work if any(s.state in RUNNING for s in work) else candidates
     growth = {symbol: counts.growth(symbol, executions) for symbol in candidates}
     for symbol, found in growth.items():
         sure = max(0.0, 2 * found.apart - 1) ** 2
@@ -244,7 +314,7 @@ def _candidates(members: Sequence[Member], counts: StepCounts) -> set[Symbol]:
         state, role, place = rise.step
         if state is not None:
             return {Symbol(state, role, place)}
-        roles, symbols = {role}, set()
+        roles, symbols = {find_end(members) or role}, set()
     return symbols | {
         Symbol(s.state, s.role, s.place) for s in counts.steps if s.state and s.role in roles
     }
@@ -270,6 +340,7 @@ def weigh_cause(
     reason: Reason | None,
     counts: StepCounts | None,
     enough: Collection[int],
+    brought_by: Mapping[str, Symbol | None] = MappingProxyType({}),
 ) -> Weight:
     """Return what a cause ranks by: its time, as far as it tells something, and who bears it out.
 
@@ -286,6 +357,7 @@ def weigh_cause(
     def told(member: Member) -> float:
         f = member.finding
         brought = member.charge is not None and (often or not member.charge.before)
+        brought = brought or f.role in brought_by
         shared = _has_rivals(f.symbol) and f.contribution > 0 and not brought
         return CAUSES.shared if counts and shared and not find_rival(f, counts)[0] else 1.0
 
@@ -333,7 +405,7 @@ def find_rival(finding: Finding, counts: StepCounts) -> tuple[str, float]:
     held: defaultdict[str, float] = defaultdict(float)
     late = finding.longest is None or finding.longest < WAITS.late
     for detail, share in finding.details or ((finding.qualifier, 1.0),):
-        name = detail.rival
+        name = detail.rival if detail.idle else name_family(detail.rival)
         if not late if detail.idle else counts.is_newcomer(name):
             held[name] += share
     most = max(sorted(held), key=held.__getitem__, default="")
@@ -400,29 +472,36 @@ Group = list[tuple[int, int]]
 
 
 def group_findings(
-    findings: Sequence[Finding], charged: Mapping[int, Charge] | None = None
+    findings: Sequence[Finding],
+    charged: Mapping[int, Charge] | None = None,
+    brought: Mapping[str, Symbol | None] = MappingProxyType({}),
+    counts: StepCounts | None = None,
 ) -> list[Group]:
     """Group findings that have their sign and what they are about in common."""
     charged = charged or {}
+    program = counts.program if counts else frozenset()
     heaviest: dict[tuple[int, bool, str], Finding] = {}
     for finding in sorted(findings, key=lambda f: abs(f.contribution)):
         heaviest[_thread_key(finding)] = finding
     moved = pair_offsetting(findings)
-    same = _subjects_of_steps(findings, charged)
+    same = _subjects_of_steps(findings, charged, program)
     loops = _loops([p for p in range(len(findings)) if p not in moved], findings)
     keyed: defaultdict[tuple[bool, str, str], Group] = defaultdict(list)
     for place in range(len(findings)):
         larger = moved.get(place, place)
         finding = findings[larger]
         main = heaviest[_thread_key(finding)] if finding.role else finding
-        subject = _about(finding)
+        subject = _about(finding, program)
+        work = brought.get("") if finding.contribution > 0 and not finding.role else None
         if (charge := charged.get(larger)) and charge.before:
             subject = (_COUNTED, f"{charge.step}")
         elif charge:
-            subject = _new_step(charge.step, finding, findings)
+            subject = _new_step(charge.step, finding, findings, program)
         elif larger in loops:
             subject = (_LOOP, loops[larger])
-        elif subject == _THROTTLED != _about(main):
+        elif work and _has_rivals(finding.symbol) and subject != _THROTTLED:
+            subject = (work.state.name, "")
+        elif subject == _THROTTLED != _about(main, program):
             # A thread's late start, beside more of its time spent otherwise.
             subject = ("", finding.role)
         if finding.contribution > 0:
@@ -432,7 +511,7 @@ def group_findings(
 
 
 def _subjects_of_steps(
-    findings: Sequence[Finding], charged: Mapping[int, Charge]
+    findings: Sequence[Finding], charged: Mapping[int, Charge], program: Collection[str]
 ) -> dict[tuple[str, str], tuple[str, str]]:
     """Return what is done more often by some executions, by what a finding on it is about.
 
@@ -444,14 +523,16 @@ def _subjects_of_steps(
     for place, charge in charged.items():
         symbol = findings[place].symbol
         if charge.before and charge.step in {Step.of(symbol), Step(None, symbol.role)}:
-            weight[_about(findings[place])][charge.step] += findings[place].contribution
+            weight[_about(findings[place], program)][charge.step] += findings[place].contribution
     return {
         about: (_COUNTED, f"{max(sorted(steps, key=str), key=steps.__getitem__)}")
         for about, steps in weight.items()
     }
 
 
-def _new_step(step: Step, finding: Finding, findings: Sequence[Finding]) -> tuple[str, str]:
+def _new_step(
+    step: Step, finding: Finding, findings: Sequence[Finding], program: Collection[str]
+) -> tuple[str, str]:
     """Return what a step is about that normal executions never do.
 
     An execution may have no finding of the step itself: a hundred short waits for a disk, each
@@ -465,7 +546,7 @@ def _new_step(step: Step, finding: Finding, findings: Sequence[Finding]) -> tupl
     ]
     mine = [f for f in there if f.position == finding.position]
     main = max(mine or there, key=lambda f: f.contribution, default=None)
-    return _about(main) if main else (step.state.name, "")
+    return _about(main, program) if main else (step.state.name, "")
 
 
 def _loops(places: Sequence[int], findings: Sequence[Finding]) -> dict[int, str]:
@@ -563,18 +644,33 @@ def _together(inner: tuple[int, int], outer: tuple[int, int]) -> bool:
     return 2 * common >= length if common > 0 else -common <= length
 
 
+_WHO: Final = {OWN: "ours", STRANGERS: "", NOBODY: IDLE}
+
+
+def _find_main_class(finding: Finding, program: Collection[str]) -> int:
+    """Return who had the cpu for most of a wait: the program's threads, strangers, or nobody."""
+    held = [0.0, 0.0, 0.0]
+    for detail, share in finding.details or ((finding.qualifier, 1.0),):
+        held[find_class(detail, program)] += share
+    return max((STRANGERS, OWN, NOBODY), key=held.__getitem__)
+
+
 def _thread_key(finding: Finding) -> tuple[int, bool, str]:
     return finding.position, finding.contribution > 0, finding.role
 
 
-def _about(finding: Finding) -> tuple[str, str]:
-    """Return what a finding is about: a state and detail, or "" and a thread's role."""
+def _about(finding: Finding, program: Collection[str] = ()) -> tuple[str, str]:
+    """Return what a finding is about: a state and detail, or "" and a thread's role.
+
+    Whoever had the cpu is one cause: the program's own threads, strangers, or nobody.
+    """
     state, role = finding.symbol.state, finding.role
+    if _has_rivals(finding.symbol):
+        detail = _WHO[_find_main_class(finding, program)]
+        return ("", role) if role and detail != IDLE else (state.name, detail)
     # What a thread does while it runs is not another cause for each system call.
     detail = "" if state in RUNNING else word_detail(family_of(finding.qualifier))
-    if not role or (state.name, detail) == _THROTTLED:
-        return state.name, detail
-    return "", role
+    return ("", role) if role else (state.name, detail)
 
 
 # Offsetting: one thread's work, waited for in some executions and competing in others.

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, median, stdev
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -28,8 +28,13 @@ from critpath.model import (
     is_recorder,
     role_name,
 )
+from critpath.model.stacks import is_helper
+from critpath.model.vectors import name_family
 from critpath.schema.causes import needs_of
 from critpath.schema.parameters.localize import COUNTS
+
+if TYPE_CHECKING:
+    from critpath.vectors import Weather
 
 _NO_STEPS: Final = RUNNING | INTERFERENCE | {State.UNKNOWN}
 
@@ -61,8 +66,14 @@ class StepCounts:
         Nanoseconds of the normal set and the sample in every symbol; those of `steps`
         come first there, in the same order.
     rivals : mapping of str to (float, float)
-        Share of the executions in which a thread of that name had the cpu that was waited
-        for: of the normal set, and of the sample.
+        Share of the executions in which a thread of that family of names had the cpu that was
+        waited for: of the normal set, and of the sample.
+    own : frozenset of str
+        Roles on normal paths.
+    program : frozenset of str
+        Families of names that are of the program: of the executions, and of `own`.
+    weather : (Weather, Weather) or None
+        When they waited for a cpu, of both sets.
     """
 
     steps: tuple[Step, ...]
@@ -72,8 +83,11 @@ class StepCounts:
     times: tuple[I64, I64]
     rivals: Mapping[str, tuple[float, float]]
     own: frozenset[str] = frozenset()
+    program: frozenset[str] = frozenset()
+    weather: tuple[Weather, Weather] | None = None
     _risen: dict[int, dict[Step, tuple[float, float]]] = field(default_factory=dict)
     _usual: dict[int, tuple[F64, F64, F64]] = field(default_factory=dict)
+    pieces: dict[tuple[int, ...], Any] = field(default_factory=dict)  # `take_work_apart` keeps them
 
     def _of_group(self, execution: int) -> tuple[F64, F64, F64]:
         """Return mean and spread of the counts, and mean times, of the group of an execution."""
@@ -84,6 +98,15 @@ class StepCounts:
             spread = counts.std(axis=0) if len(group) else mean
             self._usual[id(group)] = mean, spread, times.mean(axis=0)
         return self._usual[id(group)]
+
+    def weigh_normals(self, executions: Sequence[int]) -> tuple[I64, F64]:
+        """Return normal executions and what each counts in the mean that some are held against."""
+        weight = np.zeros(len(self.normal))
+        for execution in executions:
+            group = self.groups[execution]
+            weight[group] += 1 / (len(executions) * max(len(group), 1))
+        rows = np.flatnonzero(weight)
+        return rows, weight[rows]
 
     def of(self, execution: int) -> dict[Step, tuple[float, float]]:
         """Return how often an execution does every step: normally, and it."""
@@ -140,7 +163,7 @@ class StepCounts:
 
         A thread that normal executions wait for is none: it is part of the program.
         """
-        before, after = self.rivals.get(name, (0.0, 0.0))
+        before, after = self.rivals.get(name_family(name), (0.0, 0.0))
         return after >= COUNTS.many and before <= COUNTS.few * after and name not in self.own
 
     def risen(self, execution: int) -> dict[Step, tuple[float, float]]:
@@ -175,8 +198,13 @@ def count_steps(
     trips: tuple[Whole, Whole],
     groups: Mapping[int, I64],
     rivals: Mapping[str, tuple[float, float]],
+    weather: tuple[Weather, Weather] | None = None,
+    program: Collection[str] = (),
 ) -> StepCounts:
-    """Put together how often all executions of the normal set and the sample do what."""
+    """Put together how often all executions of the normal set and the sample do what.
+
+    ``program`` are families of the executions' names.
+    """
     # Interrupts and waits for a cpu are no part of what the program does.
     outside = np.array([s.state in INTERFERENCE for s in symbols], np.bool_)
     normal, sample = (
@@ -187,7 +215,12 @@ def count_steps(
     times = vectors[0].durations, vectors[1].durations
     there = times[0].sum(axis=0).tolist()
     own = {s.role for s, time in zip(symbols, there, strict=True) if time and s.role}
-    return StepCounts(steps, normal, sample, groups, times, rivals, frozenset(own))
+    served = {name_family(role) for role in own if not is_helper(role)}
+    return StepCounts(
+        *(steps, normal, sample, groups, times, rivals, frozenset(own)),
+        program=frozenset({*program, *served}),
+        weather=weather,
+    )
 
 
 def count_rivals(path_set: PathSet) -> dict[str, float]:
@@ -198,7 +231,7 @@ def count_rivals(path_set: PathSet) -> dict[str, float]:
         path = np.searchsorted(paths.start, waits, side="right")
         pairs = np.unique(path * len(paths.details) + paths.detail[waits])
         path, code = np.divmod(pairs, len(paths.details))
-        had = {c: paths.details[c].rival for c in np.unique(code).tolist()}
+        had = {c: name_family(paths.details[c].rival) for c in np.unique(code).tolist()}
         names = {(i, had[c]) for i, c in zip(path.tolist(), code.tolist(), strict=True)}
         tally.update(name for _, name in names)
     return {name: count / max(len(path_set), 1) for name, count in tally.items()}
@@ -353,6 +386,27 @@ def _trips_within(
             within = (*within, _Trip(thread, Step(None, role)))
         result.append(within)
     return result[::-1]
+
+
+def find_chains(
+    one: PathSet, codes: Sequence[int], symbols: Sequence[Symbol]
+) -> dict[str, dict[tuple[str, ...], int]]:
+    """Return on one path through whom each thread is waited for, and for how long (ns), by role.
+
+    A chain has the roles between the own thread and that one, from the own one on.
+    """
+    if len({symbols[code].role for code in {*codes}} - {""}) < 2:
+        return {}  # nobody is between
+    paths = one.paths
+    threads = list(zip(paths.tid.tolist(), paths.host.tolist(), strict=True))
+    result: defaultdict[str, Counter[tuple[str, ...]]] = defaultdict(Counter)
+    lengths = (paths.end - paths.begin).tolist()
+    trips = _trips_within(threads, codes, symbols)
+    for code, within, ns in zip(codes, trips, lengths, strict=True):
+        if role := symbols[code].role:
+            between = [trip.step.role for trip in within[:-1] if trip.step.role != role]
+            result[role][tuple(dict.fromkeys(between))] += ns
+    return {role: dict(chains) for role, chains in result.items()}
 
 
 def _taken_from(

@@ -13,9 +13,16 @@ from critpath.align import RowGroup, align, choose_rows
 from critpath.cluster import labels_are_usable, normal_group
 from critpath.detect import ERROR, find_routes, is_throttled
 from critpath.documents.base import change
+from critpath.localize.because import explain_whole
 from critpath.localize.causes import Explained, group_causes, in_order_of_causes
 from critpath.localize.columns import column_statistics
-from critpath.localize.counts import add_meanwhile, charge_steps, count_rivals, count_steps
+from critpath.localize.counts import (
+    add_meanwhile,
+    charge_steps,
+    count_rivals,
+    count_steps,
+    find_chains,
+)
 from critpath.localize.findings import find_differences
 from critpath.localize.segments import (
     find_context,
@@ -38,9 +45,10 @@ from critpath.schema.parameters.localize import FACTS
 from critpath.text import notes
 from critpath.text.phrases import VERDICTS
 from critpath.units import plural
-from critpath.vectors import trips_of
+from critpath.vectors import Weather, trips_of
 
 if TYPE_CHECKING:
+    from critpath.documents import Because
     from critpath.localize.counts import StepCounts
     from critpath.localize.segments import Segments
     from critpath.model import (
@@ -103,8 +111,31 @@ def explain(
         causes = tuple(errors_first)
     ordered, causes = in_order_of_causes(findings, causes)
     return replace(
-        comparison, aligned=tuple(aligned), findings=ordered, causes=causes, warnings=warnings
+        comparison,
+        aligned=tuple(aligned),
+        findings=ordered,
+        causes=causes,
+        warnings=warnings,
+        because=_explain_all(comparison, counts),
     )
+
+
+def _explain_all(comparison: Analysis, counts: StepCounts) -> Because | None:
+    """Return what the mean of all executions differs by: the types before weigh as those after."""
+    detection = comparison.detection
+    whole = detection.whole or (detection.states[-1] if detection.states else None)
+    before, after = comparison.normal_clusters, comparison.sample_clusters
+    if whole is None or not len(after.labels) or not len(before.labels):
+        return None
+    homes = comparison.pairs.pair[after.labels]
+    many = np.bincount(before.labels, minlength=int(homes.max(initial=0)) + 1)
+    now = np.bincount(homes[homes >= 0], minlength=len(many))
+    weights = (now / np.maximum(many, 1))[before.labels]
+    if not weights.sum():
+        return None
+    rows = np.flatnonzero(weights)
+    of = rows, weights[rows] / weights.sum()
+    return explain_whole(counts, of, float(whole.effect or 0.0), len(comparison.sample))
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,6 +146,7 @@ class _OneExplained:
     findings: tuple[Finding, ...]
     contexts: tuple[Context, ...]
     charges: tuple[Charge, ...]
+    chains: Mapping[str, Mapping[tuple[str, ...], int]]
 
 
 def _explain_enough(
@@ -172,8 +204,8 @@ def _name_causes(
         flagged=() if alone else {s.state for s in comparison.detection.states if s.flagged},
         charges={one.aligned.execution: one.charges for one in explained},
         counts=counts,
+        chains={one.aligned.execution: one.chains for one in explained},
         faster=not alone and is_faster(comparison),
-        program={name_family(comm) for comm in {*comparison.sample.executions.comm}},
     )
 
 
@@ -257,7 +289,13 @@ def _count_steps(comparison: Analysis, coder: Coder, chosen: list[int]) -> StepC
     vectors = comparison.normal_vectors, comparison.sample_vectors
     had = do_for_both(normal, sample, count_rivals)
     rivals = {name: (had[0].get(name, 0.0), had[1].get(name, 0.0)) for name in {*had[0], *had[1]}}
-    return count_steps(coder.symbols, vectors, roles, (trips, others), groups, rivals)
+    before, after = do_for_both(normal, sample, Weather.of, coder)
+    program = {name_family(comm) for comm in {*sample.executions.comm}}
+    return count_steps(
+        *(coder.symbols, vectors, roles, (trips, others), groups, rivals),
+        weather=(before, after),
+        program=program,
+    )
 
 
 class _Groups:
@@ -391,6 +429,7 @@ def _explain_one(
             *(path, groups.coder.codes(path).tolist(), groups.coder.symbols),
             *(counts.risen(execution), counts.usual(execution), groups.inferred),
         ),
+        find_chains(path, groups.coder.codes(path).tolist(), groups.coder.symbols),
     )
 
 

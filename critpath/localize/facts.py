@@ -6,11 +6,22 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Final
 
-from critpath.documents import CauseFacts, CodePlace
+from critpath.documents import CauseFacts, CodePlace, RivalShare
 from critpath.documents.base import as_float, number
 from critpath.documents.causes import Counted
+from critpath.localize.because import (
+    NOBODY,
+    OWN,
+    STRANGERS,
+    explain_cause,
+    find_class,
+    is_ours,
+    share_rivals,
+    take_work_apart,
+)
 from critpath.localize.counts import StepCounts
 from critpath.model import (
     INTERFERENCE,
@@ -24,7 +35,8 @@ from critpath.model import (
     Step,
     Symbol,
 )
-from critpath.model.details import NO_DETAIL, Detail, is_of_program, word_detail
+from critpath.model.details import NO_DETAIL, Detail, word_detail
+from critpath.model.stacks import is_helper
 from critpath.model.vectors import host_of, name_family
 from critpath.schema.causes import (
     OF_STATE,
@@ -68,6 +80,35 @@ def count_rise(members: Sequence[Member]) -> Charge | None:
         after=math.fsum(c.after for c in charges.values()) / size,
         content=max(sorted(content), key=content.__getitem__),
     )
+
+
+def find_end(members: Sequence[Member]) -> str:
+    """Return the thread at the end of a chain of trips that lost most of the time, "" for none."""
+    rise = count_rise(members)
+    if rise is None or rise.step.state is not None:
+        return ""
+    time: Counter[str] = Counter()
+    for charge in {m.finding.position: m.charge for m in members if m.charge}.values():
+        for symbol, ns in charge.time.items():
+            time[symbol.role] += round(ns)
+    role, most = max(sorted(time.items()), key=lambda item: item[1], default=("", 0))
+    if role in {"", rise.step.role} or most < FACTS.half * time.total():
+        return ""
+    return role
+
+
+# By the role of a thread that is waited for: the roles on the way to it, and their time (ns).
+Chains = Mapping[str, Mapping[tuple[str, ...], int]]
+
+
+def find_way(role: str, executions: Sequence[int], chains: Mapping[int, Chains]) -> list[str]:
+    """Return through whom a thread is waited for most of the time; the kernel's are none."""
+    ways: Counter[tuple[str, ...]] = Counter()
+    for execution in executions:
+        for way, ns in chains.get(execution, {}).get(role, {}).items():
+            ways[tuple(name for name in way if not is_helper(name))] += ns
+    way, most = max(sorted(ways.items()), key=lambda item: item[1], default=((), 0))
+    return [*way] if most >= FACTS.half * ways.total() else []
 
 
 def where_in(members: Sequence[Member]) -> str:
@@ -158,9 +199,10 @@ def state_facts(
     quota: bool,
     inferred: Collection[str],
     reason: Reason | None,
-    program: Collection[str] = (),
+    brought: Collection[str] = (),
+    chains: Mapping[int, Chains] = MappingProxyType({}),
 ) -> CauseFacts:
-    """Return what a cause says; ``program`` are families of names of the program's threads."""
+    """Return what a cause says; ``brought`` are roles whose waits for a cpu their work brought."""
     main = main_member(members, reason).finding
     rise = count_rise(members)
     symbol = reason.symbol if reason else main.symbol
@@ -174,13 +216,16 @@ def state_facts(
     if "peer" in needs and not detail.idle:
         held = "" if most.others and OF_STATE[state][-1].most else detail.peer
         peer = (reason.rival if reason else "") or held or peer
+    rivals = _name_rivals(alike, symbol, cause.positions, counts)
     kin = detail.kin if name_family(peer) == name_family(detail.peer) else ""
-    ours = is_of_program(kin)
-    if ours is None:  # of an older file
-        ours = name_family(peer) in program
+    if rivals:
+        first = rivals[0]
+        peer, kin = (first.name, first.kin) if first.share >= FACTS.half else ("", "")
+    known = bool(rivals) or (bool(peer) and not (symbol.role and peer == comm))
+    had = Detail(peer=rivals[0].name, kin=rivals[0].kin) if rivals else Detail(peer=peer, kin=kin)
     signs = Signs(
-        rival=bool(peer) and not (symbol.role and peer == comm),
-        ours=ours and not symbol.role,
+        rival=known,
+        ours=bool(rivals or not symbol.role) and is_ours(had, counts.program if counts else ()),
         idle=detail.idle,
         late=max((f.longest for f in alike if f.longest is not None), default=0.0) < WAITS.late,
         quota=quota,
@@ -194,11 +239,23 @@ def state_facts(
     named_one = state in RUNNING and not most.others
     function, caller = (detail.function, detail.caller) if named_one else ("", "")
     counted, before, after = _counted(cause.positions, symbol, main, rise, counts)
+    end = find_end(members)
+    if end and end == symbol.role and counts:
+        before, after = counts.mean_counts(Step(None, end), cause.positions)
     usual, now = _times(cause, named, symbol, counts, loop=counted == "iterations")
+    if end and end == symbol.role:  # what was lost, along all of the chain
+        now = usual + cause.contribution
     same = [m.context for m in members if not m.moved and m.finding.symbol == symbol]
     locations = _rank_places(of.location for of in same)
     waits_at = _rank_places({of.waits_at: 1} for of in same if of.waits_at and symbol.role)
     wakers = _rank_places(of.waker_location for of in same if not symbol.role)
+    piece = (
+        take_work_apart(counts, cause.positions).get((None, symbol.role, "")) if counts else None
+    )
+    work = (piece.before.running, piece.after.running) if piece else (math.nan, math.nan)
+    waits = any(_has_rivals(m.finding) and m.finding.role == symbol.role for m in members)
+    brought_along = state in RUNNING and symbol.role in brought and waits and rise is None
+    brought_along = brought_along and piece is not None and piece.is_brought
     return CauseFacts(
         state=state.name,
         role=symbol.role,
@@ -224,6 +281,14 @@ def state_facts(
         host=host,
         location=function or (locations[0].location if locations else ""),
         caller=caller,
+        because=explain_cause(counts, members, cause.positions, counted=rise is not None)
+        if counts
+        else None,
+        brought=brought_along,
+        work_before=number(work[0]),
+        work_after=number(work[1]),
+        rivals=rivals,
+        through=find_way(symbol.role, cause.positions, chains) if symbol.role else [],
         locations=[] if function else locations[:_PLACES],
         waits_at=waits_at[0].location if waits_at else "",
         waker_location=wakers[0].location if wakers else "",
@@ -231,6 +296,26 @@ def state_facts(
         cause_id=kind.id,
         **{name: getattr(detail, name) for name in _AS_IT_IS},
     )
+
+
+_MOST_RIVALS = 8  # technical: that are listed
+
+
+def _name_rivals(
+    alike: Sequence[Finding], symbol: Symbol, executions: Sequence[int], counts: StepCounts | None
+) -> list[RivalShare]:
+    """Return who had the cpu of a wait for one more than before, of those who had most of it."""
+    if counts is None or evidence_of(symbol.state) != "rival":
+        return []
+    held = [0.0, 0.0, 0.0]
+    for finding in alike:
+        for detail, share in finding.details or ((finding.qualifier, 1.0),):
+            held[find_class(detail, counts.program)] += share * abs(finding.contribution)
+    who = max((STRANGERS, OWN, NOBODY), key=held.__getitem__)
+    if who == NOBODY:
+        return []
+    fell = sum(finding.contribution for finding in alike) < 0
+    return share_rivals(counts, symbol.role, executions, who=who, fell=fell)[:_MOST_RIVALS]
 
 
 def _name_threads(alike: Sequence[Finding], symbol: Symbol, executions: int) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from types import MappingProxyType
 from typing import Self
 
 import numpy as np
@@ -23,10 +24,11 @@ from critpath.model import (
     ColumnStatistics,
     Finding,
     Loop,
+    State,
     Symbol,
 )
 from critpath.model.details import word_detail
-from critpath.schema.parameters.localize import COLUMNS, FINDINGS
+from critpath.schema.parameters.localize import CAUSES, COLUMNS, FINDINGS
 from critpath.schema.parameters.shared import SPREADS
 from critpath.stats.tails import student_tails
 
@@ -101,7 +103,12 @@ def find_differences(
     candidates, explained = find_candidates(matrix, statistics, symbols)
     if explained != net_total:
         raise AssertionError("the symbols' differences do not add up to the excess")
-    chosen = choose(candidates, net_total)
+    work = {
+        letter: (symbol.state == State.WAIT_CPU, symbol.role)
+        for letter, symbol in enumerate(symbols)
+        if symbol.state in RUNNING or symbol.state == State.WAIT_CPU
+    }
+    chosen = choose(candidates, net_total, work)
     normal_total = sum(int(d.sum()) for d in aligned.durations[:-1])
     shown = net_total > 0 and net_total >= FINDINGS.least * normal_total
     describe = _Describer(execution, matrix, symbols, segments, normals)
@@ -505,8 +512,15 @@ def _verdict(
     return least, bool(statistics.abnormal[about].any())
 
 
-def choose(candidates: list[Candidate], net_total: int) -> list[Candidate]:
-    """Take candidates by weight until enough is explained; slower ones first."""
+def choose(
+    candidates: list[Candidate],
+    net_total: int,
+    work: Mapping[int, tuple[bool, str]] = MappingProxyType({}),
+) -> list[Candidate]:
+    """Take candidates by weight until enough is explained; slower ones first.
+
+    ``work`` are letters of threads that run or wait for a cpu to do so: whether, and their roles.
+    """
     scale = net_total
     if net_total <= 0:
         scale = max(-net_total, sum(c.net for c in candidates if c.net > 0))
@@ -517,10 +531,16 @@ def choose(candidates: list[Candidate], net_total: int) -> list[Candidate]:
         key=lambda c: (-c.weight, -abs(c.net), c.letter, int(c.columns[0])),
     )
     for candidate in ranked:
-        if len(chosen) == FINDINGS.most or (
-            chosen and abs(rest) <= (1 - FINDINGS.explained) * scale
-        ):
+        if len(chosen) == FINDINGS.most:
             break
+        if chosen and abs(rest) <= (1 - FINDINGS.explained) * scale:
+            # Waits for a cpu may explain nearly all, and be there because their thread ran longer.
+            waits = {work.get(c.letter) for c in chosen if c.net > 0}
+            waiting, role = work.get(candidate.letter, (True, ""))
+            if waiting or (True, role) not in waits or not candidate.abnormal:
+                continue
+            if candidate.net < CAUSES.minor * scale:
+                continue
         chosen.append(candidate)
         rest -= candidate.net
     return sorted(chosen, key=lambda c: c.net < 0)

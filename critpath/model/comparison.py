@@ -10,7 +10,7 @@ from critpath.schema.parameters.detect import COMPARABILITY
 from critpath.schema.parameters.shared import DEFAULTS
 
 if TYPE_CHECKING:
-    from critpath.documents import HostWaitEntry
+    from critpath.documents import Because, HostWaitEntry
     from critpath.documents.pictures import FlameNode
     from critpath.model.findings import Aligned, Cause, Finding
     from critpath.model.grounds import Ground
@@ -186,6 +186,8 @@ class Analysis:
         Of several hosts, who waited for whom.
     grounds : tuple of Ground
         What the verdict rests on.
+    because : Because or None
+        What the mean of all differs by.
     """
 
     verdict: str
@@ -208,6 +210,7 @@ class Analysis:
     flame: tuple[FlameNode, ...] = ()
     waits: tuple[HostWaitEntry, ...] = ()
     grounds: tuple[Ground, ...] = ()
+    because: Because | None = None
 
     @property
     def knows_affected(self) -> bool:

@@ -411,6 +411,11 @@ class PathSet(Table):
         return any(isinstance(said, str) and QUOTA_HELD in said for said in self.warnings)
 
     @property
+    def has_stacks(self) -> bool:
+        """Whether a recording of them has stacks."""
+        return any(about.stacks is not None for about in self.environment)
+
+    @property
     def hosts(self) -> frozenset[str]:
         """The hosts that threads' names end with; none of recordings of one host each."""
         found = set()
@@ -419,6 +424,19 @@ class PathSet(Table):
             if all("host" in clock for clock in clocks):  # else a trace's own, of that name
                 found |= {name_on_host("-", str(clock["host"])) for clock in clocks}
         return frozenset(name.removeprefix("-@") for name in found)
+
+    def mean_times(self) -> list[tuple[str, int, int]]:
+        """Return every state's time: the mean of an execution (ns, rounded down), and all of it.
+
+        The total comes first.  The means are for people who look at the difference between two
+        versions of a baseline; the sums tell a file that was changed by hand.
+        """
+        count, of = max(len(self), 1), self.paths
+        spent = [0] * len(STATES)
+        for state in np.unique(of.state).tolist():
+            spent[state] = int(of.duration[of.state == state].sum())
+        named = [(name, ns // count, ns) for name, ns in zip(STATES, spent, strict=True) if ns]
+        return [("total", sum(spent) // count, sum(spent)), *sorted(named)]
 
     def uncertainty(self, index: int) -> int | None:
         """Return by how much times between the hosts that a path crosses may be wrong (ns).

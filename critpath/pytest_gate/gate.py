@@ -203,18 +203,14 @@ class Gate:
         self, file: Path, parts: Sequence[PathSet], settings: Settings
     ) -> Analysis | None:
         """Compare with the baseline, and change it if that was asked for."""
-        from critpath import (  # noqa: PLC0415 - numpy and the stages
-            __version__,
-            flow,
-            store,
-        )
+        from critpath import __version__, flow  # noqa: PLC0415 - numpy and the stages
         from critpath.store import Baseline, load_baseline, save_baseline  # noqa: PLC0415 - numpy
 
         if not file.exists():
             sessions = flow.make_sessions(parts, _EXECUTIONS)
             made = Baseline(sessions, settings["interrupts"], __version__)
             save_baseline(made, file)
-            self.note(f"{file}: made of {store.describe_baseline(made)}")
+            self.note(f"{file}: made of {made.describe()}")
             return None
         if not (self.update or self.accept):
             normal = _join_parts(_extract([file], settings))
@@ -234,7 +230,7 @@ class Gate:
         save_baseline(outcome.baseline, file)
         anew = outcome.comparison.verdict != "ok"
         how = "begun anew with" if anew else "has now"
-        self.note(f"{file}: {how} {store.describe_baseline(outcome.baseline)}")
+        self.note(f"{file}: {how} {outcome.baseline.describe()}")
         return None if anew else outcome.comparison
 
     def _judge(self, comparison: Analysis, kept: Path | None = None) -> dict[str, Any]:
@@ -260,8 +256,8 @@ class Gate:
 
     def _describe_failure(self, document: ComparisonDocument) -> Iterator[str]:
         """Yield the lines of a failure, and write the report that the last one names."""
+        from critpath.files import write_text  # noqa: PLC0415 - numpy
         from critpath.report.html import render_html  # noqa: PLC0415 - start-up time
-        from critpath.store import write_text  # noqa: PLC0415 - numpy
         from critpath.text import verdict  # noqa: PLC0415 - start-up time
         from critpath.text.answer import listed_causes, serious_warnings  # noqa: PLC0415 - as above
         from critpath.text.explanation import (  # noqa: PLC0415 - as above

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from critpath.record.counts.recorder import missing_requirements
     from critpath.record.flight.conditions import parse_condition
     from critpath.record.flight.service import PROFILES, Flight, FlightRequest
-    from critpath.record.flight.state import STATE, ask, find_place
+    from critpath.record.flight.state import STATE, RunningFlight
     from critpath.record.ftrace.marks import MarkRequests
     from critpath.record.manifests import read_manifest
     from critpath.record.preflight import Preflight, check_machine
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from critpath.record.signals import InheritedState
     from critpath.record.slots import block_order, open_slots
     from critpath.record.stacks.sources import AUTO, SOURCES, check_stacks, find_obstacles
-    from critpath.record.user import User, invoking_user, mark_users, run_critpath_as
+    from critpath.record.user import User, mark_users
     from critpath.record.workload import FAULTS as WORKLOAD_FAULTS
     from critpath.record.workload import plan as plan_workload
 else:

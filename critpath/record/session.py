@@ -94,7 +94,7 @@ from critpath.record.stacks.sources import (
     find_scope,
     open_stacks,
 )
-from critpath.record.user import User, invoking_user, mark_users
+from critpath.record.user import User, mark_users
 from critpath.schema.ways import SOCKETS
 from critpath.units import plural
 from critpath_marks.sessions import new_session_name, pid_namespace
@@ -152,7 +152,7 @@ def record(
     """
     name_thread(b"critpath-record")  # in a trace no other critpath, nor another Python
     inherited = InheritedState.capture()
-    user = invoking_user(inherited.environment, as_root=request.as_root)
+    user = User.behind_sudo(inherited.environment, as_root=request.as_root)
     session = new_session_name()
     output = OutputDirectory.check(request.output, session, force=request.force, user=user)
     commands = request.commands

@@ -19,7 +19,7 @@ from critpath.record.machine import make_probes, read_pressures, read_ticks
 from critpath.record.runner import Executable, Runner, block_order, find_executable
 from critpath.record.session import subreaper
 from critpath.record.signals import InheritedState, Signals
-from critpath.record.user import User, invoking_user
+from critpath.record.user import User
 from critpath.units import NS_PER_S
 
 __all__ = ["InheritedState", "SlotRunner", "block_order", "open_slots"]
@@ -49,7 +49,7 @@ def open_slots(
 
     Raises CommandError if one of them is not there.
     """
-    user = invoking_user(inherited.environment, as_root=as_root)
+    user = User.behind_sudo(inherited.environment, as_root=as_root)
     programs = [find_executable(command, inherited.environment) for command in commands]
     nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     printed = os.memfd_create("critpath-printed") if label else -1

@@ -39,44 +39,65 @@ class User:
     groups: tuple[int, ...]
     environment: Mapping[bytes, bytes]
 
+    @classmethod
+    def behind_sudo(cls, environment: Mapping[bytes, bytes], *, as_root: bool) -> User | None:
+        """Return the user behind sudo, None if the command runs as the current user.
 
-def invoking_user(environment: Mapping[bytes, bytes], *, as_root: bool) -> User | None:
-    """Return the user behind sudo, None if the command runs as the current user.
-
-    Raises
-    ------
-    CritpathError
-        If sudo's variables do not name a user.
-    """
-    given = environment.get(b"SUDO_UID")
-    if as_root or os.geteuid() != 0 or given in {None, b"", b"0"}:
-        return None
-    uid, gid = _number(given), _number(environment.get(b"SUDO_GID"))
-    if not uid:
-        raise CritpathError(
-            "SUDO_UID or SUDO_GID is not the number of a user or group",
-            "unset them, or give --as-root to stay root",
-        )
-    try:
-        known = pwd.getpwuid(uid)
-    except (KeyError, OverflowError):
-        # A user of a directory service that is away: no name, but a number.
-        known = None
-    if known is None:
-        if gid is None:
+        Raises
+        ------
+        CritpathError
+            If sudo's variables do not name a user.
+        """
+        given = environment.get(b"SUDO_UID")
+        if as_root or os.geteuid() != 0 or given in {None, b"", b"0"}:
+            return None
+        uid, gid = _number(given), _number(environment.get(b"SUDO_GID"))
+        if not uid:
             raise CritpathError(
-                f"sudo was called by user {uid}, who is not known here",
-                "give --as-root to run the command as root",
+                "SUDO_UID or SUDO_GID is not the number of a user or group",
+                "unset them, or give --as-root to stay root",
             )
-        return User(uid, gid, (gid,), {})
-    gid = known.pw_gid if gid is None else gid
-    name = os.fsencode(known.pw_name)
-    return User(
-        uid,
-        gid,
-        tuple(os.getgrouplist(known.pw_name, gid)),
-        {b"HOME": os.fsencode(known.pw_dir), b"USER": name, b"LOGNAME": name},
-    )
+        try:
+            known = pwd.getpwuid(uid)
+        except (KeyError, OverflowError):
+            # A user of a directory service that is away: no name, but a number.
+            known = None
+        if known is None:
+            if gid is None:
+                raise CritpathError(
+                    f"sudo was called by user {uid}, who is not known here",
+                    "give --as-root to run the command as root",
+                )
+            return cls(uid, gid, (gid,), {})
+        gid = known.pw_gid if gid is None else gid
+        name = os.fsencode(known.pw_name)
+        return cls(
+            uid,
+            gid,
+            tuple(os.getgrouplist(known.pw_name, gid)),
+            {b"HOME": os.fsencode(known.pw_dir), b"USER": name, b"LOGNAME": name},
+        )
+
+    def run_critpath(self, arguments: Sequence[str]) -> int:
+        """Run a verb of critpath as this user, in this directory; return its exit code.
+
+        Raises CritpathError if the user may not run it.
+        """
+        try:
+            done = subprocess.run(  # noqa: S603 - as the user, who may run anything
+                [sys.executable, *_NOT_FROM_HERE, "-m", "critpath", *arguments],
+                user=self.uid,
+                group=self.gid,
+                extra_groups=self.groups,
+                env={**os.environb, **self.environment},
+                check=False,
+            )
+        except (OSError, subprocess.SubprocessError):
+            raise CritpathError(
+                f"user {self.uid} may not run this critpath: {arguments[0]} was left out",
+                f"run critpath {arguments[0]} on the recording, or record with --as-root",
+            ) from None
+        return done.returncode if done.returncode >= 0 else 128 - done.returncode
 
 
 def _number(text: bytes | None) -> int | None:
@@ -110,28 +131,6 @@ def may_write(directory: int, user: User) -> bool:
     except (OSError, subprocess.SubprocessError):  # such as a user who is not mapped here
         return False
     return done.returncode == 0
-
-
-def run_critpath_as(user: User, arguments: Sequence[str]) -> int:
-    """Run a verb of critpath as a user, in this directory; return its exit code.
-
-    Raises CritpathError if the user may not run it.
-    """
-    try:
-        done = subprocess.run(  # noqa: S603 - as the user, who may run anything
-            [sys.executable, *_NOT_FROM_HERE, "-m", "critpath", *arguments],
-            user=user.uid,
-            group=user.gid,
-            extra_groups=user.groups,
-            env={**os.environb, **user.environment},
-            check=False,
-        )
-    except (OSError, subprocess.SubprocessError):
-        raise CritpathError(
-            f"user {user.uid} may not run this critpath: {arguments[0]} was left out",
-            f"run critpath {arguments[0]} on the recording, or record with --as-root",
-        ) from None
-    return done.returncode if done.returncode >= 0 else 128 - done.returncode
 
 
 def mark_users(text: str, user: User | None) -> tuple[int, ...]:

@@ -25,8 +25,8 @@ from critpath.documents.known import (
     StretchEntry,
 )
 from critpath.errors import InconclusiveError, UsageError
-from critpath.known import keep_derived, load_derived, only_occurring, spread
-from critpath.model.signatures import Counts, Entry, is_free
+from critpath.known import keep_derived, load_derived
+from critpath.model.signatures import MOST_DOCUMENTS, MOST_TERMS, Counts, Entry, is_free
 from critpath.schema.parameters.signatures import LOOKUP
 from critpath.signatures.classifiers import (
     adjusted_rand,
@@ -580,8 +580,8 @@ def make_entry(
     anonymous : bool
         Leave out the host and the control group's name.
     """
-    kept = spread(counts)
-    sides = only_occurring(kept, [spread(normal)] if normal is not None else [])
+    kept = _spread(counts)
+    sides = _only_occurring(kept, [_spread(normal)] if normal is not None else [])
     if anonymous:
         sides = tuple(
             replace(side, scopes=tuple(map(_anonymous_scope, side.scopes))) for side in sides
@@ -598,6 +598,37 @@ def make_entry(
         normal=sides[1] if len(sides) > 1 else None,
         causes={} if causes is None else causes,
     )
+
+
+def _spread(counts: Counts, most: int = MOST_DOCUMENTS) -> Counts:
+    """Return at most so many documents, evenly spread, without lossy ones."""
+    rows = np.flatnonzero(~counts.lossy)
+    if len(rows) > most:
+        rows = rows[np.linspace(0, len(rows) - 1, most).round().astype(np.int64)]
+    return counts.take(rows)
+
+
+def _only_occurring(counts: Counts, others: Sequence[Counts] = ()) -> tuple[Counts, ...]:
+    """Return counts whose vocabularies fit an entry: terms that occur, and as many that did not.
+
+    A kernel offers more terms than an entry may list; which were looked at and did not occur is
+    kept of as many as there is room for, in order of their names.
+    """
+    every = (counts, *others)
+    if len(counts.vocabulary) <= MOST_TERMS:
+        return every
+    used = np.unique(np.concatenate([each.term for each in every]))
+    rest = np.setdiff1d(np.arange(len(counts.vocabulary)), used)
+    kept = np.sort(np.concatenate([used, rest[: max(0, MOST_TERMS - len(used))]]))
+    if len(kept) > MOST_TERMS:
+        raise UsageError(
+            f"{len(used):,} different terms occur: an entry has at most {MOST_TERMS:,}",
+            "count fewer events",
+        )
+    new = np.zeros(len(counts.vocabulary), np.int32)
+    new[kept] = np.arange(len(kept))
+    words = tuple(counts.vocabulary[at] for at in kept)
+    return tuple(replace(each, vocabulary=words, term=new[each.term]) for each in every)
 
 
 def _anonymous_scope(scope: str) -> str:

@@ -20,7 +20,7 @@ from critpath.schema.parameters.signatures import LOOKUP, QUIET
 from critpath.signatures.tally import ATTACH, Owners, Tally, add_up
 from critpath.signatures.terms import normalised
 from critpath.signatures.weights import NEEDING_CORPUS, join_corpora, make_corpus, weigh
-from critpath.store import is_counts_file, load_counts
+from critpath.store import CountsFile
 from critpath.timeline import RecordingOpener
 from critpath.units import NS_PER_S, format_ns, safe_text
 
@@ -93,8 +93,8 @@ def read_source(
         If it has no document.
     """
     notes: tuple[str, ...] = ()
-    if is_counts_file(source):
-        counts = load_counts(source)
+    if (file := CountsFile(source)).is_one():
+        counts = file.load()
     elif (source / COUNTS).is_file() and not settings.traced:
         recording = Recording(source)
         found, notes = read_counts(source / COUNTS)

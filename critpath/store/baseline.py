@@ -1,17 +1,17 @@
-"""What a baseline is, and what of it both directions need to know."""
+"""A baseline as text: a line per execution, written and read, checked in every respect."""
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from pathlib import Path, PurePath
+from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import numpy as np
 
 from critpath.errors import TooMuchTimeError, UnreadableError
+from critpath.files import write_text
 from critpath.model import (
     I64,
     MOST_TIME,
@@ -26,12 +26,11 @@ from critpath.model import (
 from critpath.model.details import DETAIL_TEXTS, NO_DETAIL, Detail, read_detail, word_detail
 from critpath.model.paths import find_crossings
 from critpath.model.requests import FACT_NUMBERS, FACT_TEXTS
-from critpath.model.stacks import own_stack
 from critpath.model.vectors import number_rows
 from critpath.schema.environment import Environment, read_environment
-from critpath.schema.notes import Remark, rename
-from critpath.store import write_text
+from critpath.schema.notes import Remark
 from critpath.store.columns import read_remarks, save_remarks
+from critpath.store.sessions import Baseline, Session
 from critpath.untrusted import LARGEST, TooLargeError, load_json
 
 FORMAT: Final = "critpath/baseline/2"
@@ -41,42 +40,6 @@ CERTAIN: Final = Certainty.CERTAIN.name.lower()  # as usual: a file leaves it ou
 STEP: Final = 4  # numbers per segment: kind, thread, cpu, duration
 # Of any version, and even where an unfinished merge stands above it.
 _MARK: Final = b'"critpath/baseline/'
-
-
-@dataclass(frozen=True, eq=False)
-class Session:
-    """Executions that were saved together.
-
-    Attributes
-    ----------
-    paths : PathSet
-    recorded : tuple of str
-        When each of its sources was recorded, as ``2026-11-21T04:35:27Z``, "" unknown.
-    left_out : int
-        Executions of the recording that are not in the baseline.
-    """
-
-    paths: PathSet
-    recorded: tuple[str, ...]
-    left_out: int = 0
-
-
-@dataclass(frozen=True, eq=False)
-class Baseline:
-    """What is normal, of one or more sessions, the oldest first.
-
-    Attributes
-    ----------
-    sessions : tuple of Session
-    interrupts : bool
-        Interrupt work was separated from running.
-    version : str
-        Of the critpath that wrote it.
-    """
-
-    sessions: tuple[Session, ...]
-    interrupts: bool
-    version: str
 
 
 def is_baseline_file(path: Path) -> bool:
@@ -93,20 +56,6 @@ def is_baseline_file(path: Path) -> bool:
 def utf8(text: str) -> str:
     """Return text as a file in UTF-8 holds it; a trace's may be none."""
     return text.encode("utf-8", "replace").decode("utf-8")
-
-
-def mean_times(paths: PathSet) -> list[tuple[str, int, int]]:
-    """Return every state's time: the mean of an execution (ns, rounded down), and all of it.
-
-    The total comes first.  The means are for people who look at the difference between two
-    versions of a baseline; the sums tell a file that was changed by hand.
-    """
-    count = max(len(paths), 1)
-    spent = [0] * len(STATES)
-    for state in np.unique(paths.paths.state).tolist():
-        spent[state] = int(paths.paths.duration[paths.paths.state == state].sum())
-    named = [(name, ns // count, ns) for name, ns in zip(STATES, spent, strict=True) if ns]
-    return [("total", sum(spent) // count, sum(spent)), *sorted(named)]
 
 
 # A baseline's text, checked in every respect: it is the text of a repository.
@@ -233,7 +182,7 @@ def _session(given: Mapping[str, Any], place: str) -> Session:
         events=_whole(given.get("events"), f"{place}.events"),
         warnings=_remarks(given, "warnings", place),
     )
-    if given.get("means") != [list(pair) for pair in mean_times(path_set)]:
+    if given.get("means") != [list(pair) for pair in path_set.mean_times()]:
         raise _Wrong(f"{place}.means are not those of its executions: the file was changed")
     return Session(path_set, recorded, _whole(given.get("left_out"), f"{place}.left_out"))
 
@@ -576,7 +525,7 @@ def _session_lines(session: Session) -> Iterator[str]:
         **_clean(save_remarks("warnings", paths.warnings)),
         "losses": _clean([loss.saved() for loss in paths.losses]),
         "environment": _clean([e.saved() for e in paths.environment]),
-        "means": [list(pair) for pair in mean_times(paths)],
+        "means": [list(pair) for pair in paths.mean_times()],
         "kinds": list(map(list, kinds)),
         "threads": list(map(list, threads)),
         **({"stacks": list(stacks)} if stacks else {}),
@@ -695,114 +644,3 @@ def _request(known: RequestFacts, row: int) -> dict[str, Any]:
     found["asks"] = json.loads(found["asks"] or "{}")
     found |= {name: int(getattr(known, name)[row]) for name in FACT_NUMBERS}
     return {name: value for name, value in found.items() if value and value != CERTAIN}
-
-
-# ---------------------------------------------- what a baseline keeps of a recording
-
-
-# A path of somebody's machine within a sentence.
-_ABSOLUTE: Final = re.compile(r"(?<![\w.:/~-])/(?:[^\s/,;:'\"]+/)+([^\s/,;:'\"]+)")
-_WINDOWS: Final = "windows:"
-
-
-def anonymize(parts: Sequence[PathSet], taken: Sequence[str] = ()) -> list[PathSet]:
-    """Return path sets without the directories of the machine that they were read on.
-
-    Recordings are called by their own names; where two have one, a number is added.
-    """
-    used = set(taken)
-    result = []
-    for part in parts:
-        names: dict[str, str] = {}
-        for source in part.sources:
-            names[source] = _unused_name(PurePath(source).name or "recording", used)
-            used.add(names[source])
-        result.append(_rename_sources(part, names))
-    return result
-
-
-def _unused_name(name: str, used: set[str]) -> str:
-    number = 2
-    free = name
-    while free in used:
-        free, number = f"{name}-{number}", number + 1
-    return free
-
-
-def _rename_sources(part: PathSet, names: Mapping[str, str]) -> PathSet:
-    def clean(text: str) -> str:
-        for source in sorted(names, key=len, reverse=True):
-            if "/" in source.strip("/"):
-                text = text.replace(source, names[source])
-            elif text.startswith(f"{source}: "):
-                text = names[source] + text.removeprefix(source)
-        return _ABSOLUTE.sub(r"\1", text)
-
-    specification = part.specification
-    if specification.startswith(_WINDOWS):
-        file = specification.removeprefix(_WINDOWS)
-        specification = _WINDOWS + PurePath(file).name
-    return replace(
-        part,
-        executions=replace(
-            part.executions, notes=tuple(rename(note, clean) for note in part.executions.notes)
-        ),
-        paths=part.paths.map_stacks(own_stack),
-        sources=tuple(names[source] for source in part.sources),
-        specification=specification,
-        losses=tuple(
-            Loss(x.begin, x.end, x.host, x.cpu, x.events, x.packets, clean(x.reason))
-            for x in part.losses
-        ),
-        environment=tuple(_hide_places(each, names) for each in part.environment),
-        warnings=tuple(rename(warning, clean) for warning in part.warnings),
-    )
-
-
-def _hide_places(told: Environment, names: Mapping[str, str]) -> Environment:
-    """Return an environment with other names of recordings, without directories and arguments."""
-    hidden = told.map_texts(lambda text: _ABSOLUTE.sub(r"\1", text))
-    if told.recording is not None:
-        hidden = hidden.with_texts(recording=names.get(told.recording, told.recording))
-    if told.recorded_command is not None:  # arguments may be confidential
-        hidden = hidden.with_texts(recorded_command=told.recorded_program or "")
-    return hidden
-
-
-def stratified_sample(labels: Sequence[str], most: int, seed: int) -> I64:
-    """Choose executions that stand for all: of each label its share, evenly spread.
-
-    A label's executions are cut into as many stretches as are to be chosen, and one of
-    each stretch is drawn.  (Every second of a program that does two things in turn would
-    be all of one kind.)
-
-    Parameters
-    ----------
-    labels : sequence of str
-        In order of time.
-    most : int
-        How many to choose, but one of each label at the least; 0 for all.
-    seed : int
-        Of what is drawn; made of the executions, so that equal ones give equal rows.
-
-    Returns
-    -------
-    int64
-        Rows, ascending.
-    """
-    if not most or len(labels) <= most:
-        return np.arange(len(labels), dtype=np.int64)
-    _, code = np.unique(np.array(labels, dtype=object), return_inverse=True)
-    members = [np.flatnonzero(code == c) for c in range(int(code.max()) + 1)]
-    exact = [most * len(rows) / len(labels) for rows in members]
-    sizes = [max(1, int(share)) for share in exact]
-    # What rounding down left goes to the largest remainders.
-    for c in sorted(range(len(exact)), key=lambda c: (sizes[c] - exact[c], c)):
-        if sum(sizes) < most and sizes[c] < len(members[c]):
-            sizes[c] += 1
-    rng = np.random.default_rng(seed)
-    chosen = []
-    for rows, size in zip(members, sizes, strict=True):
-        edges = np.arange(size + 1) * len(rows) // size
-        chosen.append(rows[rng.integers(edges[:-1], edges[1:])])
-    return np.sort(np.concatenate(chosen)).astype(np.int64)

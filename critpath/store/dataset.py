@@ -18,10 +18,10 @@ from stat import S_ISREG
 from typing import Any, Final
 
 from critpath.errors import UnreadableError
+from critpath.files import atomic, readable, write_text
 from critpath.model import PathSet
 from critpath.store.columns import is_count, is_texts
-from critpath.store.files import atomic, readable, write_text
-from critpath.store.reading import RESIDENT, open_paths
+from critpath.store.reading import RESIDENT, load_paths
 from critpath.store.writing import PathsWriter
 from critpath.untrusted import LARGEST, TooLargeError, load_json
 
@@ -60,50 +60,64 @@ def part_name(number: int) -> str:
     return f"part-{number:05d}.parquet"
 
 
-def write_part(directory: Path, number: int, sets: Iterable[PathSet]) -> Part:
-    """Write a part of a dataset, whole or not at all.
+@dataclass(frozen=True)
+class Dataset:
+    """A dataset in a directory: written part by part, then sealed, loaded as a whole."""
 
-    It does not matter how often, or from where, a part is written: the last one that is
-    finished has the name, and all are equal.
-    """
-    file = directory / part_name(number)
-    executions = segments = 0
-    recordings: tuple[str, ...] = ()
-    # What a killed worker left is for `seal`, which looks through the directory once.
-    with atomic(file, sweep=False) as stream:
-        with PathsWriter(stream) as writer:
-            for index, paths in enumerate(sets):
-                writer.write(paths, more=index > 0)
-                recordings = paths.sources
-                executions += len(paths)
-            segments = writer.segments
-        size = stream.tell()
-        # What is under this file's name now: after its own, another task's may be.
-        with readable(stream).open("rb") as written:
-            digest = hashlib.file_digest(written, "sha256").hexdigest()
-    return Part(file.name, recordings, executions, segments, size, digest)
+    directory: Path
 
+    def write_part(self, number: int, sets: Iterable[PathSet]) -> Part:
+        """Write a part of a dataset, whole or not at all.
 
-def seal(directory: Path, parts: Sequence[Part], about: Mapping[str, Any]) -> None:
-    """Make a directory of parts a dataset: take out what is no part, and write the list."""
-    ours = {part.file for part in parts}
-    for part in parts:
-        if not (directory / part.file).is_file():
-            raise UnreadableError(
-                f"{directory}: {part.file} was written, and is not there",
-                "workers on other machines need the same directory under the same name",
-            )
-    for other in directory.iterdir():
-        if other.name not in ours:
-            other.unlink()  # what a killed worker began
-    document = {
-        "format": DATASET,
-        **about,
-        "executions": sum(part.executions for part in parts),
-        "segments": sum(part.segments for part in parts),
-        "parts": [asdict(part) for part in parts],
-    }
-    write_text(directory / MANIFEST, json.dumps(document, indent=1) + "\n")
+        It does not matter how often, or from where, a part is written: the last one that is
+        finished has the name, and all are equal.
+        """
+        file = self.directory / part_name(number)
+        executions = segments = 0
+        recordings: tuple[str, ...] = ()
+        # What a killed worker left is for `seal`, which looks through the directory once.
+        with atomic(file, sweep=False) as stream:
+            with PathsWriter(stream) as writer:
+                for index, paths in enumerate(sets):
+                    writer.write(paths, more=index > 0)
+                    recordings = paths.sources
+                    executions += len(paths)
+                segments = writer.segments
+            size = stream.tell()
+            # What is under this file's name now: after its own, another task's may be.
+            with readable(stream).open("rb") as written:
+                digest = hashlib.file_digest(written, "sha256").hexdigest()
+        return Part(file.name, recordings, executions, segments, size, digest)
+
+    def seal(self, parts: Sequence[Part], about: Mapping[str, Any]) -> None:
+        """Make the directory of parts a dataset: take out what is no part, and write the list."""
+        ours = {part.file for part in parts}
+        for part in parts:
+            if not (self.directory / part.file).is_file():
+                raise UnreadableError(
+                    f"{self.directory}: {part.file} was written, and is not there",
+                    "workers on other machines need the same directory under the same name",
+                )
+        for other in self.directory.iterdir():
+            if other.name not in ours:
+                other.unlink()  # what a killed worker began
+        document = {
+            "format": DATASET,
+            **about,
+            "executions": sum(part.executions for part in parts),
+            "segments": sum(part.segments for part in parts),
+            "parts": [asdict(part) for part in parts],
+        }
+        write_text(self.directory / MANIFEST, json.dumps(document, indent=1) + "\n")
+
+    def load(self, *, resident: int = RESIDENT) -> list[PathSet]:
+        """Load the executions; their segments as well, unless there are many."""
+        parts, segments = _read_list(self.directory)
+        extra = sorted({f.name for f in self.directory.glob("*.parquet")} - {p.file for p in parts})
+        if extra:
+            raise _wrong(self.directory, f"{extra[0]} is not in {MANIFEST}")
+        limit = segments if segments <= resident else -1
+        return [_load_part(self.directory, part, limit) for part in parts]
 
 
 def is_dataset(path: Path) -> bool:
@@ -112,16 +126,6 @@ def is_dataset(path: Path) -> bool:
         return (path / MANIFEST).is_file()
     except (OSError, ValueError):
         return False
-
-
-def load_dataset(directory: Path, *, resident: int = RESIDENT) -> list[PathSet]:
-    """Load the executions of a dataset; their segments as well, unless there are many."""
-    parts, segments = _read_list(directory)
-    extra = sorted({f.name for f in directory.glob("*.parquet")} - {p.file for p in parts})
-    if extra:
-        raise _wrong(directory, f"{extra[0]} is not in {MANIFEST}")
-    limit = segments if segments <= resident else -1
-    return [_load_part(directory, part, limit) for part in parts]
 
 
 def _load_part(directory: Path, part: Part, resident: int) -> PathSet:
@@ -140,7 +144,7 @@ def _load_part(directory: Path, part: Part, resident: int) -> PathSet:
         raise _wrong(directory, f"{part.file} cannot be read: {error.strerror or error}") from error
     if (size, digest) != (part.bytes, part.sha256):
         raise _other(directory, part)
-    paths = open_paths(file, resident=resident, segments=part.segments)
+    paths = load_paths(file, resident=resident, segments=part.segments)
     if len(paths) != part.executions:
         raise _wrong(directory, f"{part.file} has not as many executions as {MANIFEST} says")
     return paths

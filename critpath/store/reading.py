@@ -88,21 +88,17 @@ def is_paths_file(path: Path) -> bool:
         return False
 
 
-def load_paths(file: Path) -> PathSet:
-    """Load what `save_paths` saved, checked in every respect, into memory."""
-    return _PathsFile(file).set(resident=True)
-
-
-def open_paths(
+def load_paths(
     file: Path,
     *,
-    resident: int = RESIDENT,
+    resident: int = 1 << 62,
     segments: int | None = None,
     later: Path | None = None,
 ) -> PathSet:
-    """Load the executions of a file; their segments as well, unless there are many.
+    """Load what `save_paths` saved, checked in every respect.
 
-    One that is still to get its name is found by that, ``later``, when it has it.
+    Segments stay in the file if there are more than ``resident``.  A file that is still to get
+    its name is found by that, ``later``, when it has it.
     """
     opened = _PathsFile(file, later)
     if segments is not None and not 0 <= opened.segments - segments <= sum(opened.rows):

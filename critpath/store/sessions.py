@@ -1,28 +1,133 @@
-"""The recordings of a baseline as sets of paths, and what tells one from another."""
+"""What is normal: a baseline, its sessions, what these keep of recordings."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePath
+from typing import Final
+
+import numpy as np
 
 from critpath.errors import UsageError
+from critpath.model import I64, Loss, PathSet
+from critpath.model.stacks import own_stack
 from critpath.schema.environment import Environment
-from critpath.schema.notes import NotInBaseline
+from critpath.schema.notes import NotInBaseline, rename
+from critpath.stats.rows import make_seed
 from critpath.text.notes import word
 from critpath.units import plural
 
-if TYPE_CHECKING:
-    from critpath.model import PathSet
-    from critpath.store.baseline import Baseline, Session
+# A path of somebody's machine within a sentence.
+_ABSOLUTE: Final = re.compile(r"(?<![\w.:/~-])/(?:[^\s/,;:'\"]+/)+([^\s/,;:'\"]+)")
+_WINDOWS: Final = "windows:"
 
 
-def require_new(parts: Sequence[PathSet], known: set[tuple[object, ...]], file: str) -> None:
-    """Refuse recordings that are in a baseline already, or given twice."""
+@dataclass(frozen=True, eq=False)
+class Session:
+    """Executions that were saved together.
+
+    Attributes
+    ----------
+    paths : PathSet
+    recorded : tuple of str
+        When each of its sources was recorded, as ``2026-11-21T04:35:27Z``, "" unknown.
+    left_out : int
+        Executions of the recording that are not in the baseline.
+    """
+
+    paths: PathSet
+    recorded: tuple[str, ...]
+    left_out: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Baseline:
+    """What is normal, of one or more sessions, the oldest first.
+
+    Attributes
+    ----------
+    sessions : tuple of Session
+    interrupts : bool
+        Interrupt work was separated from running.
+    version : str
+        Of the critpath that wrote it.
+    """
+
+    sessions: tuple[Session, ...]
+    interrupts: bool
+    version: str
+
+    def describe(self) -> str:
+        """Return what is in it, in a few words."""
+        count = sum(len(session.paths) for session in self.sessions)
+        recordings = _count_recordings(self.sessions)
+        return f"{plural(count, 'execution')} of {plural(recordings, 'recording')}"
+
+    def list_sets(self, file: Path, *, interrupts: bool) -> list[PathSet]:
+        """Return a path set per session, with a warning where it is not the whole recording."""
+        if self.interrupts != interrupts:
+            made = "with" if self.interrupts else "without"
+            raise UsageError(
+                f"{file} was made {made} interrupt work told apart (--interrupts)",
+                "give the same option to every command, or set interrupts in the settings file",
+            )
+        result = []
+        for session in self.sessions:
+            paths, out = session.paths, session.left_out
+            if out:
+                name = ", ".join(paths.sources)
+                mark = Environment(left_out=out, left_out_of=name, left_out_kept=len(paths))
+                paths = replace(
+                    paths,
+                    environment=(*paths.environment, mark),
+                    warnings=(*paths.warnings, _note_left_out(name, len(paths), out)),
+                )
+            result.append(paths)
+        return result
+
+    def require_new(self, parts: Sequence[PathSet], file: Path) -> None:
+        """Refuse recordings that are in it already, or given twice."""
+        _require_new(parts, self.sessions, str(file))
+
+    def add(
+        self, new: Sequence[Session], version: str, most: int
+    ) -> tuple[Baseline, tuple[str, ...]]:
+        """Return it with sessions more, and which recordings made way: the oldest.
+
+        What is new stays in any case, though there are more recordings than ``most`` then.
+        """
+        kept, dropped = list(self.sessions), list[str]()
+        while kept and _count_recordings(kept) + _count_recordings(new) > most:
+            dropped += kept.pop(0).paths.sources
+        taken = [name for session in kept for name in session.paths.sources]
+        renamed = anonymize([session.paths for session in new], taken)
+        added = [replace(s, paths=paths) for s, paths in zip(new, renamed, strict=True)]
+        return replace(self, sessions=(*kept, *added), version=version), tuple(dropped)
+
+
+def make_sessions(
+    parts: Sequence[PathSet], most: int, find_dates: Callable[[PathSet], Sequence[str]]
+) -> tuple[Session, ...]:
+    """Make a session of every recording: at most so many executions, 0 for all of them."""
+    _require_new(parts, (), "")
+    sessions = []
+    for part, before in map(_drop_left_out_note, anonymize(parts)):
+        moments = np.column_stack([part.executions.begin, part.executions.end])
+        rows = stratified_sample(part.executions.label, most, make_seed(moments))
+        kept = part if len(rows) == len(part) else part.take(rows)
+        out = before + len(part) - len(rows)
+        sessions.append(Session(kept, tuple(find_dates(part)), out))
+    return tuple(sessions)
+
+
+def _require_new(parts: Sequence[PathSet], old: Sequence[Session], file: str) -> None:
+    """Refuse recordings that are among those of a baseline already, or given twice."""
+    known = {moment for session in old for moment in _list_moments(session.paths)}
     seen = set(known)
     for part in parts:
-        moments = set(list_moments(part))
+        moments = set(_list_moments(part))
         if not moments.isdisjoint(seen):
             inside = not moments.isdisjoint(known)
             name = ", ".join(part.sources)
@@ -33,18 +138,18 @@ def require_new(parts: Sequence[PathSet], known: set[tuple[object, ...]], file: 
         seen |= moments
 
 
-def note_left_out(name: str, kept: int, out: int) -> NotInBaseline:
+def _note_left_out(name: str, kept: int, out: int) -> NotInBaseline:
     """Say that a baseline has not all executions of a recording."""
     return NotInBaseline(name, out, kept + out)
 
 
-def drop_left_out_note(part: PathSet) -> tuple[PathSet, int]:
+def _drop_left_out_note(part: PathSet) -> tuple[PathSet, int]:
     """Return a set without the note of `split_baseline`, and how many executions it left out."""
     marks = [(e, e.left_out) for e in part.environment if e.left_out is not None]
     if not marks:
         return part, 0
     said = {
-        word(note_left_out(str(mark.left_out_of), mark.left_out_kept, out))
+        word(_note_left_out(str(mark.left_out_of), mark.left_out_kept, out))
         for mark, out in marks
         if mark.left_out_kept is not None
     }
@@ -56,35 +161,12 @@ def drop_left_out_note(part: PathSet) -> tuple[PathSet, int]:
     return plain, sum(out for _, out in marks)
 
 
-def split_baseline(baseline: Baseline, file: Path, *, interrupts: bool) -> list[PathSet]:
-    """Return the path sets of a baseline, with a warning where it is not the whole recording."""
-    if baseline.interrupts != interrupts:
-        made = "with" if baseline.interrupts else "without"
-        raise UsageError(
-            f"{file} was made {made} interrupt work told apart (--interrupts)",
-            "give the same option to every command, or set interrupts in the settings file",
-        )
-    result = []
-    for session in baseline.sessions:
-        paths, out = session.paths, session.left_out
-        if out:
-            name = ", ".join(paths.sources)
-            mark = Environment(left_out=out, left_out_of=name, left_out_kept=len(paths))
-            paths = replace(
-                paths,
-                environment=(*paths.environment, mark),
-                warnings=(*paths.warnings, note_left_out(name, len(paths), out)),
-            )
-        result.append(paths)
-    return result
-
-
-def count_recordings(sessions: Sequence[Session]) -> int:
+def _count_recordings(sessions: Sequence[Session]) -> int:
     """Return how many recordings some sessions are of."""
     return sum(len(session.paths.sources) for session in sessions)
 
 
-def list_moments(paths: PathSet) -> Iterator[tuple[object, ...]]:
+def _list_moments(paths: PathSet) -> Iterator[tuple[object, ...]]:
     """Yield what no execution of another recording has in common with each of these."""
     epochs = [e.clock_epoch for e in paths.environment if e.clock_epoch is not None]
     known = len(epochs) == len(paths.sources)
@@ -95,8 +177,104 @@ def list_moments(paths: PathSet) -> Iterator[tuple[object, ...]]:
         yield epochs[session] if known else tuple(epochs), begin, end, name
 
 
-def describe_baseline(baseline: Baseline) -> str:
-    """Return what is in a baseline, in a few words."""
-    count = sum(len(session.paths) for session in baseline.sessions)
-    recordings = count_recordings(baseline.sessions)
-    return f"{plural(count, 'execution')} of {plural(recordings, 'recording')}"
+def anonymize(parts: Sequence[PathSet], taken: Sequence[str] = ()) -> list[PathSet]:
+    """Return path sets without the directories of the machine that they were read on.
+
+    Recordings are called by their own names; where two have one, a number is added.
+    """
+    used = set(taken)
+    result = []
+    for part in parts:
+        names: dict[str, str] = {}
+        for source in part.sources:
+            names[source] = _unused_name(PurePath(source).name or "recording", used)
+            used.add(names[source])
+        result.append(_rename_sources(part, names))
+    return result
+
+
+def _unused_name(name: str, used: set[str]) -> str:
+    number = 2
+    free = name
+    while free in used:
+        free, number = f"{name}-{number}", number + 1
+    return free
+
+
+def _rename_sources(part: PathSet, names: Mapping[str, str]) -> PathSet:
+    def clean(text: str) -> str:
+        for source in sorted(names, key=len, reverse=True):
+            if "/" in source.strip("/"):
+                text = text.replace(source, names[source])
+            elif text.startswith(f"{source}: "):
+                text = names[source] + text.removeprefix(source)
+        return _ABSOLUTE.sub(r"\1", text)
+
+    specification = part.specification
+    if specification.startswith(_WINDOWS):
+        file = specification.removeprefix(_WINDOWS)
+        specification = _WINDOWS + PurePath(file).name
+    return replace(
+        part,
+        executions=replace(
+            part.executions, notes=tuple(rename(note, clean) for note in part.executions.notes)
+        ),
+        paths=part.paths.map_stacks(own_stack),
+        sources=tuple(names[source] for source in part.sources),
+        specification=specification,
+        losses=tuple(
+            Loss(x.begin, x.end, x.host, x.cpu, x.events, x.packets, clean(x.reason))
+            for x in part.losses
+        ),
+        environment=tuple(_hide_places(each, names) for each in part.environment),
+        warnings=tuple(rename(warning, clean) for warning in part.warnings),
+    )
+
+
+def _hide_places(told: Environment, names: Mapping[str, str]) -> Environment:
+    """Return an environment with other names of recordings, without directories and arguments."""
+    hidden = told.map_texts(lambda text: _ABSOLUTE.sub(r"\1", text))
+    if told.recording is not None:
+        hidden = hidden.with_texts(recording=names.get(told.recording, told.recording))
+    if told.recorded_command is not None:  # arguments may be confidential
+        hidden = hidden.with_texts(recorded_command=told.recorded_program or "")
+    return hidden
+
+
+def stratified_sample(labels: Sequence[str], most: int, seed: int) -> I64:
+    """Choose executions that stand for all: of each label its share, evenly spread.
+
+    A label's executions are cut into as many stretches as are to be chosen, and one of
+    each stretch is drawn.  (Every second of a program that does two things in turn would
+    be all of one kind.)
+
+    Parameters
+    ----------
+    labels : sequence of str
+        In order of time.
+    most : int
+        How many to choose, but one of each label at the least; 0 for all.
+    seed : int
+        Of what is drawn; made of the executions, so that equal ones give equal rows.
+
+    Returns
+    -------
+    int64
+        Rows, ascending.
+    """
+    if not most or len(labels) <= most:
+        return np.arange(len(labels), dtype=np.int64)
+    _, code = np.unique(np.array(labels, dtype=object), return_inverse=True)
+    members = [np.flatnonzero(code == c) for c in range(int(code.max()) + 1)]
+    exact = [most * len(rows) / len(labels) for rows in members]
+    sizes = [max(1, int(share)) for share in exact]
+    # What rounding down left goes to the largest remainders.
+    for c in sorted(range(len(exact)), key=lambda c: (sizes[c] - exact[c], c)):
+        if sum(sizes) < most and sizes[c] < len(members[c]):
+            sizes[c] += 1
+    rng = np.random.default_rng(seed)
+    chosen = []
+    for rows, size in zip(members, sizes, strict=True):
+        edges = np.arange(size + 1) * len(rows) // size
+        chosen.append(rows[rng.integers(edges[:-1], edges[1:])])
+    return np.sort(np.concatenate(chosen)).astype(np.int64)

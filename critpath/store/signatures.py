@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from critpath.errors import UnreadableError
+from critpath.files import atomic
 from critpath.model.signatures import LONGEST_TERM, Counts
-from critpath.store.files import atomic
 from critpath.store.reading import check_pages
 from critpath.untrusted import load_json
 
@@ -24,69 +25,84 @@ _MOST_DOCUMENTS: Final = 10_000_000
 _DO: Final = "make it again: critpath signature RECORDING -o FILE.parquet"
 
 
-def save_signatures(file: Path, counts: Counts, signatures: Signatures) -> None:
-    """Write counts, with the weights that signatures make of them; equal input, equal bytes.
+@dataclass(frozen=True)
+class CountsFile:
+    """A file of counts, with the weights that signatures make of them."""
 
-    The file's own description has what rows cannot: the vocabulary, and documents in which
-    nothing occurred.
-    """
-    import pyarrow as pa  # noqa: PLC0415 - slow to import
-    import pyarrow.parquet as pq  # noqa: PLC0415 - as above
+    file: Path
 
-    weight = np.zeros(len(counts.count))
-    of_counts = counts.document.astype(np.int64) << 32 | counts.term
-    of_weights = signatures.document.astype(np.int64) << 32 | signatures.term
-    weight[np.searchsorted(of_counts, of_weights)] = signatures.weight
-    table = counts.to_arrow()
-    quiet = signatures.quiet[counts.document]
-    table = table.append_column("quiet", pa.array(quiet)).append_column("weight", pa.array(weight))
-    description = {
-        "format": _FORMAT,
-        "vocabulary": counts.vocabulary,
-        "scopes": counts.scopes,
-        "documents": [
-            counts.begin.tolist(),
-            counts.end.tolist(),
-            counts.scope.tolist(),
-            counts.lossy.astype(np.int64).tolist(),
-        ],
-        "interval": counts.interval,
-        "source": counts.source,
-        "executions": counts.executions,
-        "weights": signatures.weights,
-    }
-    table = table.replace_schema_metadata({_KEY: json.dumps(description).encode()})
-    with atomic(file) as stream:
-        pq.write_table(table, stream, compression="zstd")
+    def save(self, counts: Counts, signatures: Signatures) -> None:
+        """Write counts, with the weights that signatures make of them; equal input, equal bytes.
 
+        The file's own description has what rows cannot: the vocabulary, and documents in which
+        nothing occurred.
+        """
+        import pyarrow as pa  # noqa: PLC0415 - slow to import
+        import pyarrow.parquet as pq  # noqa: PLC0415 - as above
 
-def is_counts_file(source: Path) -> bool:
-    """Return whether a file is one that `save_signatures` wrote."""
-    if not source.is_file() or source.suffix != ".parquet":
-        return False
-    import pyarrow as pa  # noqa: PLC0415 - slow to import
-    import pyarrow.parquet as pq  # noqa: PLC0415 - as above
+        weight = np.zeros(len(counts.count))
+        of_counts = counts.document.astype(np.int64) << 32 | counts.term
+        of_weights = signatures.document.astype(np.int64) << 32 | signatures.term
+        weight[np.searchsorted(of_counts, of_weights)] = signatures.weight
+        table = counts.to_arrow()
+        quiet = signatures.quiet[counts.document]
+        table = table.append_column("quiet", pa.array(quiet)).append_column(
+            "weight", pa.array(weight)
+        )
+        description = {
+            "format": _FORMAT,
+            "vocabulary": counts.vocabulary,
+            "scopes": counts.scopes,
+            "documents": [
+                counts.begin.tolist(),
+                counts.end.tolist(),
+                counts.scope.tolist(),
+                counts.lossy.astype(np.int64).tolist(),
+            ],
+            "interval": counts.interval,
+            "source": counts.source,
+            "executions": counts.executions,
+            "weights": signatures.weights,
+        }
+        table = table.replace_schema_metadata({_KEY: json.dumps(description).encode()})
+        with atomic(self.file) as stream:
+            pq.write_table(table, stream, compression="zstd")
 
-    try:
-        metadata = pq.read_schema(source).metadata or {}
-    except (pa.ArrowException, OSError):
-        return False
-    return _FORMAT.encode() in metadata.get(_KEY, b"")[:200]
+    def is_one(self) -> bool:
+        """Return whether the file is one that `save` wrote."""
+        if not self.file.is_file() or self.file.suffix != ".parquet":
+            return False
+        import pyarrow as pa  # noqa: PLC0415 - slow to import
+        import pyarrow.parquet as pq  # noqa: PLC0415 - as above
 
+        try:
+            metadata = pq.read_schema(self.file).metadata or {}
+        except (pa.ArrowException, OSError):
+            return False
+        return _FORMAT.encode() in metadata.get(_KEY, b"")[:200]
 
-def load_counts(file: Path) -> Counts:
-    """Return the counts of a file; raises UnreadableError if it is malformed."""
-    import pyarrow as pa  # noqa: PLC0415 - slow to import
-    import pyarrow.parquet as pq  # noqa: PLC0415 - as above
+    def load(self) -> Counts:
+        """Return its counts; raises UnreadableError if it is malformed."""
+        import pyarrow as pa  # noqa: PLC0415 - slow to import
+        import pyarrow.parquet as pq  # noqa: PLC0415 - as above
 
-    try:
-        with file.open("rb") as stream, pq.ParquetFile(stream) as parquet:
-            check_pages(stream.fileno(), parquet.metadata)
-            table = parquet.read(columns=["document", "term", "count"])
-        description = load_json((table.schema.metadata or {}).get(_KEY, b""))
-        return _make(table, description)
-    except (pa.ArrowException, OSError, KeyError, TypeError, ValueError, RecursionError) as error:
-        raise UnreadableError(f"{file}: no file of signatures ({str(error)[:80]})", _DO) from error
+        try:
+            with self.file.open("rb") as stream, pq.ParquetFile(stream) as parquet:
+                check_pages(stream.fileno(), parquet.metadata)
+                table = parquet.read(columns=["document", "term", "count"])
+            description = load_json((table.schema.metadata or {}).get(_KEY, b""))
+            return _make(table, description)
+        except (
+            pa.ArrowException,
+            OSError,
+            KeyError,
+            TypeError,
+            ValueError,
+            RecursionError,
+        ) as error:
+            raise UnreadableError(
+                f"{self.file}: no file of signatures ({str(error)[:80]})", _DO
+            ) from error
 
 
 def _make(table: Any, description: Any) -> Counts:

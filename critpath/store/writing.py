@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, Self
 import numpy as np
 
 from critpath.errors import TooMuchTimeError
+from critpath.files import atomic
 from critpath.model import (
     I32,
     I64,
@@ -42,7 +43,6 @@ from critpath.store.columns import (
     save_remarks,
     utf8,
 )
-from critpath.store.files import atomic
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -114,6 +114,20 @@ class PathsWriter:
         if self._parquet is not None:
             self._parquet.close()
 
+    @staticmethod
+    def settle() -> None:
+        """Take now the memory that writing paths takes, and have it given back after use.
+
+        The library that writes Parquet takes some 50 MB by itself when it first writes
+        anything, and keeps what it once had; a process with a memory limit calls this
+        before looking how much is left.
+        """
+        import pyarrow as pa  # noqa: PLC0415 - as above
+
+        pa.set_memory_pool(pa.system_memory_pool())
+        with PathsWriter(io.BytesIO()) as writer:
+            writer.write(_one_segment())
+
     def write(self, paths: PathSet, *, more: bool = False) -> None:
         """Append a set.
 
@@ -170,7 +184,7 @@ class PathsWriter:
         self._rest = None
 
     def _write(self, chunk: PathSet, rows: slice) -> None:
-        stacked = has_stacks(chunk)
+        stacked = chunk.has_stacks
         if self._parquet is None:
             self._stacks |= stacked
         elif stacked and not self._stacks:
@@ -204,25 +218,6 @@ class PathsWriter:
             "strings": ["", *sorted(self._strings - {""})],
         }
         return json.dumps(about, separators=(",", ":"))
-
-
-def has_stacks(paths: PathSet) -> bool:
-    """Tell whether paths are of a recording with stacks."""
-    return any(about.stacks is not None for about in paths.environment)
-
-
-def settle() -> None:
-    """Take now the memory that writing paths takes, and have it given back after use.
-
-    The library that writes Parquet takes some 50 MB by itself when it first writes
-    anything, and keeps what it once had; a process with a memory limit calls this
-    before looking how much is left.
-    """
-    import pyarrow as pa  # noqa: PLC0415 - as above
-
-    pa.set_memory_pool(pa.system_memory_pool())
-    with PathsWriter(io.BytesIO()) as writer:
-        writer.write(_one_segment())
 
 
 def _one_segment() -> PathSet:

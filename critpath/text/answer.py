@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +19,8 @@ from critpath.schema.parameters.shared import DEFAULTS, KINDS
 from critpath.schema.parameters.text import ANSWERS, WORDS
 from critpath.text.explanation import (
     describe_cause,
+    due_to,
+    find_effect,
     find_examined,
     find_whose_code,
     peer_name,
@@ -179,7 +181,7 @@ _PROFILES: Final = frozenset({"io", "locks", "syscalls", "calls"})
 _SLEEPING_CALLS: Final = re.compile(r"p?poll|p?select6?|_?newselect|epoll_\w+|\w*nanosleep|pause")
 
 
-def _choose_options(kind: CauseKind, facts: CauseFacts, known: Collection[str]) -> list[str]:
+def _choose_options(kind: CauseKind, facts: CauseFacts, known: set[str]) -> list[str]:
     """Return what else would tell more of a cause than the profiles that are known."""
     calls = bool(known & {"syscalls", "full"})
     own = bool(known & {kind.profile, "full"})
@@ -226,7 +228,21 @@ def listed_causes(document: ComparisonDocument, most: int) -> list[tuple[int, Ca
         return []
     way = -1 if word == "FASTER" else 1
     numbered = enumerate((one for one in document.causes if not one.minor), 1)
-    return [(n, one) for n, one in numbered if way * (one.contribution or 0.0) > 0][:most]
+    told = [(n, one) for n, one in numbered if way * (one.contribution or 0.0) > 0]
+    return keep_largest(told, most)
+
+
+def keep_largest(causes: list[tuple[int, CauseEntry]], most: int) -> list[tuple[int, CauseEntry]]:
+    """Return the first of some causes, and always the one with most time, in place of the last."""
+
+    def time_in_all(numbered: tuple[int, CauseEntry]) -> float:
+        return abs(numbered[1].contribution or 0.0) * len(numbered[1].positions)
+
+    kept = causes[:most]
+    largest = max(causes, key=time_in_all, default=None)
+    if largest is None or largest in kept or most < 2:
+        return kept
+    return [*kept[:-1], largest]
 
 
 def is_decided(document: ComparisonDocument) -> bool:
@@ -239,6 +255,21 @@ def first_peer(document: ComparisonDocument) -> str:
     cause = first_cause(document, describe_headline(document).word)
     facts = cause.facts if cause else None
     return peer_name(facts) if facts and facts.role else ""
+
+
+def first_figures(document: ComparisonDocument, executions: int) -> tuple[float | None, str]:
+    """Return what the first cause comes to, and what it is due to, as its sentence has it.
+
+    None where it is of other requests than so many slow ones, or takes less time.
+    """
+    cause = first_cause(document, describe_headline(document).word)
+    of = len(find_examined(document)) or executions
+    if cause is None or cause.facts is None or len(cause.positions) != of:
+        return None, ""
+    lost = find_effect(cause)
+    if lost <= 0:
+        return None, ""
+    return lost, f"for {due}" if (due := due_to(cause.facts.because)) else ""
 
 
 def mean_of(document: ComparisonDocument, executions: int) -> str:
@@ -362,9 +393,10 @@ def _slower(document: ComparisonDocument) -> Headline:
         # No kind has enough to be judged by itself.
         everybody = frozenset(at for (at,) in document.rows("sample", "position"))
         return _said("SLOWER", _requests(document), None, times, everybody)
-    usual = main.usual
-    if tells_of_few(document, main) and None not in usual:
-        before, after = float(usual[0] or 0), float(usual[1] or 0)
+    # Means, as the bars below have them; of files of earlier versions, medians.
+    few = main.usual if main.slow_mean is None else [main.mean[0], main.slow_mean]
+    if tells_of_few(document, main) and None not in few:
+        before, after = float(few[0] or 0), float(few[1] or 0)
         if after > before:
             one, other = (" ".join(part) for part in format_pair(before, after))
             noun = _requests(document, main.label)

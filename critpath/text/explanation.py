@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
@@ -25,6 +25,7 @@ from critpath.text.phrases import (
     PHRASES,
     doing,
     in_function,
+    listed,
     location,
     name_kind,
     quoted,
@@ -36,9 +37,17 @@ from critpath.text.recognized import has_warning, kind_of
 from critpath.units import format_brief_pair, format_ns, format_sum
 
 if TYPE_CHECKING:
-    from critpath.documents import CauseEntry, CauseFacts, ComparisonDocument, FindingEntry
+    from critpath.documents import (
+        Because,
+        CauseEntry,
+        CauseFacts,
+        ComparisonDocument,
+        FindingEntry,
+        RivalShare,
+    )
 
 _MOST_IDS: Final = 4  # technical
+_MOST_RIVALS: Final = 2  # technical
 _DISK_NAME: Final = re.compile(r"[a-z]+\d*(?:[a-z]+\d+)*")
 _NET_DEVICE: Final = re.compile(r"[a-z][\w.-]*")
 
@@ -63,7 +72,9 @@ class _Said(NamedTuple):
 
     own: str
     no_longer: str
-    theirs: str = "{wait} {time} for {threads}, which {were} {did}{besides}{elsewhere}{tail}"
+    theirs: str = (
+        "{wait} {time}{through} for {threads}, which {were} {did}{besides}{elsewhere}{tail}"
+    )
     which_was: str = ""
     no_longer_theirs: str = "{wait} for {threads}"
 
@@ -84,9 +95,11 @@ _ON_A_CPU: Final = "waiting for a CPU that was busy running {rival}"
 
 SAID: Final[dict[str, _Said]] = {
     "own-code": _Said(
-        "{run} {time} on the CPU {in_the_code}{tail}", _NO_STEP, which_was="running{in_function}"
+        "{run} {time} on the CPU {in_the_code}{tail}{brought}",
+        _NO_STEP,
+        which_was="running{for_so_long}{in_function}",
     ),
-    "system-call": _Said("{run} {time} in {system_call}{tail}", _NO_STEP),
+    "system-call": _Said("{run} {time} in {system_call}{tail}{brought}", _NO_STEP),
     "interrupt": _Said("{are} interrupted for {time} by {device}{tail}", "{get} interrupted"),
     "softirq": _Said("{are} interrupted for {time} by {softirq}{tail}", "{get} interrupted"),
     "held-back": _Said(
@@ -95,7 +108,10 @@ SAID: Final[dict[str, _Said]] = {
         which_was="held back while a CPU was idle, probably by a CPU quota",
     ),
     "late-start": _waits_for_cpu(" that was idle: it was late to start them{tail}"),
-    "own-threads": _waits_for_cpu(" that was busy running {own_threads}{elsewhere}{tail}"),
+    "own-threads": _waits_for_cpu(
+        " that was busy running {own_threads}{elsewhere}{tail}",
+        "waiting for a CPU that was busy running {own_threads}",
+    ),
     "busy-cpu": _waits_for_cpu(
         " that was busy running {rival}{or_quota}{elsewhere}{tail}", _ON_A_CPU
     ),
@@ -141,8 +157,8 @@ SAID: Final[dict[str, _Said]] = {
 }
 # The same steps more often, whatever they are.
 _ROUNDS: Final = "{run} the same steps {often}: {time}"
-_TRIPS: Final = "{wait} for {whom} {often}: {time}{mostly}{tail}"
-_LONGER_TRIPS: Final = "{wait} {time} for {threads}{which_mostly}{tail}"
+_TRIPS: Final = "{wait}{through} for {whom} {often}: {time}{mostly}{tail}"
+_LONGER_TRIPS: Final = "{wait} {time}{through} for {threads}{which_mostly}{tail}"
 VERBS: Final = {
     **{verb: f"{verb}s" for verb in ("free", "get", "run", "share", "sleep", "spend", "take")},
     "wait": "waits",
@@ -237,7 +253,8 @@ def _choose_template(told: _Telling) -> str:
         return _ROUNDS
     if not facts.role:
         return said.own
-    if facts.counted == "trips" and _more_often(facts, told.noun):
+    once = (facts.count_before or 0.0) >= WORDS.half or not facts.through
+    if facts.counted == "trips" and once and _more_often(facts, told.noun):
         return _LONGER_TRIPS if _is_longer_each(facts) else _TRIPS
     return said.theirs
 
@@ -278,15 +295,25 @@ def describe_share(share: float | None) -> str:
     return f"{max(round(100 * share), 1)} % of the slowdown"
 
 
+def find_effect(cause: CauseEntry) -> float:
+    """Return what a cause comes to (ns): what its two times differ by, if they are all of it."""
+    moved, facts = cause.contribution or 0.0, cause.facts
+    if facts and facts.time_after is not None and facts.time_before is not None:
+        difference = facts.time_after - facts.time_before
+        if abs(difference - moved) <= WORDS.agrees * abs(moved):
+            return difference  # the same two figures as in the sentence
+    return moved
+
+
 def describe_effect(cause: CauseEntry) -> str:
     """Return what a cause comes to: ``+9.38 ms each, 99 % of the slowdown``."""
-    moved = cause.contribution or 0.0
+    moved = find_effect(cause)
     facts = cause.facts
     in_all = ""
     if facts and facts.time_after is not None and facts.time_before is not None:
         difference = facts.time_after - facts.time_before
-        if abs(difference - moved) <= WORDS.agrees * abs(moved):
-            moved = difference  # the same two figures as in the sentence
+        if moved == difference:
+            pass
         elif (moved > 0) == (difference > 0) and abs(moved) > abs(difference):
             in_all = " with what it brings along"
         elif (moved > 0) == (difference > 0):
@@ -570,6 +597,22 @@ def _say_network(told: _Telling) -> str:
 
 
 @_slot
+def _say_brought(told: _Telling) -> str:
+    """Say that waits for a CPU are because of the work, where they grew with it."""
+    return "; waits for a CPU grew with it" if told.facts.brought else ""
+
+
+@_slot
+def _say_for_so_long(told: _Telling) -> str:
+    """Say how long another thread ran, where most of the time is what that brought."""
+    facts = told.facts
+    if not facts.brought or facts.work_after is None:
+        return ""
+    before, after = format_brief_pair(facts.work_before or 0.0, facts.work_after)
+    return f" for {after} instead of {before}" if facts.work_before else f" for {after}"
+
+
+@_slot
 def _say_timer(told: _Telling) -> str:
     """Say what a timer of the kernel was for."""
     return _name_timer(told.main.detail if told.main else "")
@@ -585,16 +628,39 @@ def _name_timer(function: str) -> str:
 
 @_slot
 def _say_rival(told: _Telling) -> str:
-    """Name who else had what was waited for."""
+    """Name who else had what was waited for; of a CPU, with the share of what waits grew."""
     # Of another thread that waited, it is what it is to that one.
     several = told.several if not told.facts.role else told["were"] == "were"
-    return rival_name(told.facts.peer, told.facts.kin, "their" if several else "its")
+    their = "their" if several else "its"
+    rivals = told.facts.rivals
+    if not rivals:
+        return rival_name(told.facts.peer, told.facts.kin, their)
+    first = rivals[0]
+    name = rival_name(first.name, first.kin, their)
+    if first.share >= WORDS.all:
+        return name
+    if told.facts.peer:
+        return f"{name} ({_percent(first)})"
+    return f"several others ({_list_rivals(rivals)})"
+
+
+def _list_rivals(rivals: Sequence[RivalShare]) -> str:
+    return ", ".join(
+        f"{quoted(show_family(one.name))} {_percent(one)}" for one in rivals[:_MOST_RIVALS]
+    )
+
+
+def _percent(one: RivalShare) -> str:
+    return f"{100 * one.share:.0f} %"
 
 
 @_slot
 def _say_own_threads(told: _Telling) -> str:
     """Name the program's thread that had the CPU, or say that it is one."""
-    return told["rival"] if told.facts.kin else f"{told['their']} own program's threads"
+    facts, own = told.facts, f"{told['their']} own program's threads"
+    if facts.rivals and not facts.peer:
+        return f"{own} ({_list_rivals(facts.rivals)})"
+    return told["rival"] if facts.kin else own
 
 
 @_slot
@@ -653,6 +719,13 @@ def _say_whom(told: _Telling) -> str:
 
 
 @_slot
+def _say_through(told: _Telling) -> str:
+    """Name who waits for one another on the way to another thread."""
+    names = [quoted(show_family(name)) for name in told.facts.through]
+    return f", through {listed(names)}," if names else ""
+
+
+@_slot
 def _say_threads(told: _Telling) -> str:
     """Name the thread, or threads, as such."""
     name = peer_name(told.facts)
@@ -675,6 +748,8 @@ def _say_did(told: _Telling) -> str:
 @_slot
 def _say_besides(told: _Telling) -> str:
     """Say what most of the time is, where that is another state than what the cause is about."""
+    if told.facts.brought:
+        return told["brought"]
     spent: defaultdict[str, float] = defaultdict(float)
     for index in told.cause.findings:
         finding = told.document.findings[index]
@@ -753,6 +828,37 @@ def _is_longer_each(facts: CauseFacts) -> bool:
     return after / before > (counts[1] / counts[0]) ** 2
 
 
+# What a difference is due to.
+
+_DUE_TO: Final = {
+    "length": "longer work",
+    "visits": "more visits",
+    "crowding": "its own threads on the CPUs",
+    "machine": "others on the CPUs",
+    "nobody": "CPUs that nobody had",
+}
+
+
+def describe_because(because: Because | None) -> str:
+    """Return what a difference is due to, the largest part first; "" where it is not known."""
+    if because is None:
+        return ""
+    parts = {said: getattr(because, name) for name, said in _DUE_TO.items()}
+    whole = sum(map(abs, parts.values()))
+    ranked = sorted(parts.items(), key=lambda part: -abs(part[1]))
+    told = [(said, ns) for said, ns in ranked if abs(ns) >= WORDS.crumb * whole and ns]
+    return ", ".join(f"{said} {format_ns(float(ns), sign=ns < 0)}" for said, ns in told)
+
+
+def due_to(because: Because | None) -> str:
+    """Return what most of a difference is due to, "" where that is nothing alone."""
+    if because is None:
+        return ""
+    parts = {name: getattr(because, name) for name in _DUE_TO}
+    most = max(parts, key=lambda name: abs(parts[name]))
+    return _DUE_TO[most] if abs(parts[most]) > WORDS.half * sum(map(abs, parts.values())) else ""
+
+
 def describe_facts(cause: CauseEntry) -> list[str]:
     """Return what a cause's sentence leaves out, a line each."""
     facts = cause.facts
@@ -769,7 +875,8 @@ def describe_facts(cause: CauseEntry) -> list[str]:
     if facts.count_before is not None and facts.count_after is not None:
         said.append(f"{facts.counted}: {facts.count_before:.3g} → {facts.count_after:.3g}")
     said.append(facts.certainty)
-    return ["; ".join(said)]
+    due = describe_because(facts.because)
+    return ["; ".join(said), *([f"because of {due}"] if due else [])]
 
 
 def describe_other_causes(document: ComparisonDocument, causes: Collection[CauseEntry]) -> str:

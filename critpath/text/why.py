@@ -16,6 +16,7 @@ from critpath.schema.parameters import (
     read_sensitivities,
 )
 from critpath.schema.parameters.localize import CAUSES
+from critpath.text.explanation import describe_because
 from critpath.text.page import noun_of
 from critpath.units import format_ns, format_share, plural, safe_text
 
@@ -53,6 +54,9 @@ def explain_answer(analysis: Analysis, document: ComparisonDocument) -> list[str
     grounds = list(_describe_grounds(analysis, document))
     said = grounds or [f"  {reason}" for reason in analysis.reasons]
     lines = [f"Why {_SAID[analysis.verdict]}", *said]
+    due = describe_because(document.because)
+    if due:
+        lines += [f"  the mean differs because of {due}"]
     weights = [cause.weight for cause in analysis.causes]
     if any(weights):
         lines += ["", "Why the causes are in this order", *_order(document, weights)]
@@ -179,6 +183,9 @@ def _order(document: ComparisonDocument, weights: Sequence[Weight | None]) -> It
         if weight is None or number > _CAUSES:
             continue
         yield f"  {number}. {cause.sentence}"
+        due = describe_because(cause.facts.because if cause.facts else None)
+        if due:
+            yield f"     because of {due}"
         yield f"     weighs {format_ns(weight.value)}: {', '.join(_factors(weight, document))}"
         if weight is first:
             if others and not (first.decisive and not others[0].decisive):

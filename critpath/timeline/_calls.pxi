@@ -18,7 +18,7 @@ cdef int on_call(Replay self, Processor* p, int64_t t, const int64_t* v,
     w = &self.table.workers[p.current]
     w.last = t
     if w.doing == RUNNING:
-        self.emit_run(p.current, t)
+        emit_run(self, p.current, t)
         w.since = t
     note_futex(&self.table, p.current, v[0] if of.kind == KIND_FUTEX else 0)
     w.syscall = of.detail

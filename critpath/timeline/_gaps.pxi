@@ -68,7 +68,7 @@ cdef int on_loss(Replay self, int64_t end, int64_t host, int64_t cpu) except -1 
             p.interrupted = NEVER_LOST
             if p.current >= 0 and p.current != p.idle \
                     and self.table.workers[p.current].doing == RUNNING:
-                self.emit_run(p.current, end)
+                emit_run(self, p.current, end)
                 self.table.workers[p.current].since = end
             end_asked(self, p, end, False)
             p.current = -1
@@ -106,7 +106,7 @@ cdef int begin_gap(Replay self, Py_ssize_t gap) except -1 nogil:
             continue
         # Why it sleeps is known only at the end: that a sleep began tells nothing.
         if w.doing != ASLEEP and w.doing != STOPPED:
-            self.end_state(<int32_t>j, t)
+            end_state(self, <int32_t>j, t)
             w.since = t
         if w.known & RETRYING:
             drop_tries(&self.retries, &self.table, <int32_t>j)

@@ -68,7 +68,7 @@ cdef int32_t new_incarnation(Replay self, int64_t host, int64_t tid, int64_t t) 
     cdef int32_t* number = tid_number(&self.table.tids, host, tid)
     cdef int32_t fresh = new_worker(&self.table, host, tid, t)
     if number[0]:
-        self.end_state(number[0] - 1, t)
+        end_state(self, number[0] - 1, t)
         self.table.workers[number[0] - 1].doing = DEAD
     number[0] = fresh + 1
     return fresh

@@ -292,27 +292,6 @@ cdef class Replay:
         p.ran_end = end
         p.ran_worker = worker
 
-    cdef void end_state(self, int32_t index, int64_t t) noexcept nogil:
-        """End what a worker is doing at ``t``, where no event of its own explains it better."""
-        cdef Worker* w = &self.table.workers[index]
-        if w.doing == RUNNING:
-            self.emit_run(index, t)
-        elif w.doing == RUNNABLE:
-            emit_wait(self, index, t, w.cpu)
-        elif w.doing == ASLEEP or w.doing == STOPPED:
-            emit_sleep(self, index, t)
-        elif w.doing == LOST:
-            self.emit(index, t, STATE_UNKNOWN, 0, -1)
-        elif w.doing >= HIDDEN:
-            self.emit(index, t, STATE_NOT_RECORDED, 0, -1)
-
-    cdef inline void emit_run(self, int32_t index, int64_t t) noexcept nogil:
-        cdef Worker* w = &self.table.workers[index]
-        if w.known & RETRYING:
-            count_run(&self.retries, &self.table, index, t)
-        self.emit(index, t, w.run_state,
-                  w.syscall if w.run_state == STATE_RUN_SYSCALL else 0, w.cpu)
-
     # -------------------------------------------------------------------------- from event to event
 
     cdef int reserve_rows(self, Py_ssize_t events) except -1 nogil:
@@ -424,7 +403,7 @@ cdef class Replay:
             self.reserve_tails(1)
             for j in range(<int32_t>self.table.worker_count):
                 if self.table.infos[j].idle_cpu < 0:
-                    self.end_state(j, end)
+                    end_state(self, j, end)
             for j in range(<int32_t>self.table.processor_count):
                 p = &self.table.processors[j]
                 emit_interrupt(self, p, end)

@@ -41,7 +41,7 @@ cdef int on_switch(Replay self, Processor* p, int64_t t, const int64_t* v,
         # Its own switch-out is missing: from its last sure moment on, nothing is known.
         self.table.workers[p.current].doing = LOST
     if w.doing == RUNNING and w.cpu == p.cpu:
-        self.emit_run(prev, t)
+        emit_run(self, prev, t)
     elif w.doing != NEVER and w.doing != UNBORN:
         self.emit(prev, t, unknown_since(self, w, p.host), 0, -1)
     # What it does from now on.
@@ -201,6 +201,29 @@ cdef inline void note_wake(Replay self, Worker* w, Processor* p, int64_t t) noex
         w.wake_detail = 0
         w.waker = p.current
     note_waker(&self.table, <Py_ssize_t>(w - self.table.workers), w.waker)
+
+
+cdef void end_state(Replay self, int32_t index, int64_t t) noexcept nogil:
+    """End what a worker is doing at ``t``, where no event of its own explains it better."""
+    cdef Worker* w = &self.table.workers[index]
+    if w.doing == RUNNING:
+        emit_run(self, index, t)
+    elif w.doing == RUNNABLE:
+        emit_wait(self, index, t, w.cpu)
+    elif w.doing == ASLEEP or w.doing == STOPPED:
+        emit_sleep(self, index, t)
+    elif w.doing == LOST:
+        self.emit(index, t, STATE_UNKNOWN, 0, -1)
+    elif w.doing >= HIDDEN:
+        self.emit(index, t, STATE_NOT_RECORDED, 0, -1)
+
+
+cdef inline void emit_run(Replay self, int32_t index, int64_t t) noexcept nogil:
+    cdef Worker* w = &self.table.workers[index]
+    if w.known & RETRYING:
+        count_run(&self.retries, &self.table, index, t)
+    self.emit(index, t, w.run_state,
+              w.syscall if w.run_state == STATE_RUN_SYSCALL else 0, w.cpu)
 
 
 cdef void emit_sleep(Replay self, int32_t index, int64_t t) noexcept nogil:

@@ -16,5 +16,6 @@ if TYPE_CHECKING:
         vectors_of,
         with_like_states,
     )
+    from critpath.vectors.weather import Weather
 else:
     __getattr__ = hand_on(__name__)

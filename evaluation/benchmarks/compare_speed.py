@@ -49,7 +49,7 @@ from critpath.model import (
 )
 from critpath.model.details import NO_DETAIL, Detail
 from critpath.schema.environment import Environment
-from critpath.store import save_paths, seal, write_part
+from critpath.store import Dataset, save_paths
 from critpath.vectors.table import ALPHABETS, vector_table
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "lttng-guest"
@@ -282,10 +282,10 @@ def save_stored(n: int, parts: int, directory: Path) -> None:
         place = directory / which
         place.mkdir()
         written = [
-            write_part(place, i, [draw(n // parts, types, 100 * seed + i, faulty=faulty)])
+            Dataset(place).write_part(i, [draw(n // parts, types, 100 * seed + i, faulty=faulty)])
             for i in range(parts)
         ]
-        seal(place, written, {})
+        Dataset(place).seal(written, {})
 
 
 def stored(n: int, directory: Path) -> None:

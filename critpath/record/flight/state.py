@@ -10,6 +10,7 @@ import re
 import socket
 import stat
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -159,39 +160,49 @@ def _locks() -> Iterator[tuple[Path, dict[str, Any]]]:
             yield path, _read(path)
 
 
-def find_place(directory: Path | None) -> Path:
-    """Return the lock of the flight recorder that runs; raises UsageError if none, or several."""
-    running = [(path, of) for path, of in _locks() if not is_dead_session(str(of.get("session")))]
-    if directory is not None:
-        wanted = directory.resolve()
-        running = [r for r in running if Path(str(r[1].get("directory"))).resolve() == wanted]
-    if not running:
-        where = f" in {directory}" if directory is not None else " on this machine"
-        raise UsageError(
-            f"no flight recorder runs{where} that this user may ask",
-            "start one: sudo critpath record --always -o DIR",
-        )
-    if len(running) > 1:
-        names = ", ".join(str(of.get("directory")) for _, of in running)
-        raise UsageError(f"several flight recorders run: {names}", "name one: critpath dump DIR")
-    return running[0][0]
+@dataclass(frozen=True)
+class RunningFlight:
+    """A flight recorder that runs, by its lock."""
 
+    lock: Path
 
-def ask(place: Path, document: Mapping[str, object], seconds: float = 600) -> dict[str, Any]:
-    """Ask a flight recorder and return its answer; raises CritpathError if there is none."""
-    try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as to:
-            to.settimeout(seconds)
-            to.connect(str(socket_path(place)))
-            to.send(json.dumps(document).encode())
-            answer = json.loads(to.recv(_ANSWER) or b"null")
-    except (OSError, ValueError) as error:
-        raise CritpathError(
-            f"the flight recorder does not answer: {error}", "critpath doctor --clean"
-        ) from None
-    if not isinstance(answer, dict):
-        raise CritpathError("the flight recorder ended", "critpath doctor --clean")
-    return answer
+    @classmethod
+    def find(cls, directory: Path | None) -> RunningFlight:
+        """Return the one that runs; raises UsageError if none, or several."""
+        running = [
+            (path, of) for path, of in _locks() if not is_dead_session(str(of.get("session")))
+        ]
+        if directory is not None:
+            wanted = directory.resolve()
+            running = [r for r in running if Path(str(r[1].get("directory"))).resolve() == wanted]
+        if not running:
+            where = f" in {directory}" if directory is not None else " on this machine"
+            raise UsageError(
+                f"no flight recorder runs{where} that this user may ask",
+                "start one: sudo critpath record --always -o DIR",
+            )
+        if len(running) > 1:
+            names = ", ".join(str(of.get("directory")) for _, of in running)
+            raise UsageError(
+                f"several flight recorders run: {names}", "name one: critpath dump DIR"
+            )
+        return cls(running[0][0])
+
+    def ask(self, document: Mapping[str, object], seconds: float = 600) -> dict[str, Any]:
+        """Ask it and return its answer; raises CritpathError if there is none."""
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as to:
+                to.settimeout(seconds)
+                to.connect(str(socket_path(self.lock)))
+                to.send(json.dumps(document).encode())
+                answer = json.loads(to.recv(_ANSWER) or b"null")
+        except (OSError, ValueError) as error:
+            raise CritpathError(
+                f"the flight recorder does not answer: {error}", "critpath doctor --clean"
+            ) from None
+        if not isinstance(answer, dict):
+            raise CritpathError("the flight recorder ended", "critpath doctor --clean")
+        return answer
 
 
 def write_state(directory: Path, document: Mapping[str, object]) -> None:

@@ -154,6 +154,7 @@ def comparison_document(comparison: Analysis, *, entries: bool = True) -> Compar
         warning_ids=identify_all(comparison.warnings),
     )
     document.waits = [*comparison.waits]
+    document.because = comparison.because
     document.pictures = draw_pictures(comparison, document)
     _word(document, words)
     return document

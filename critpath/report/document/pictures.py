@@ -318,6 +318,7 @@ def _kind(document: ComparisonDocument, label: str, of: _OfKind) -> KindEntry:
         p50=quantile(0.5, 1),
         p95=quantile(0.95, 20),
         p99=quantile(0.99, 100),
+        slow_mean=float(marked.mean()) if len(marked) else None,
         usual=[float(np.median(side)) if len(side) else None for side in (sides[0], marked)],
     )
 

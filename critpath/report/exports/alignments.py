@@ -70,6 +70,11 @@ def write_alignments(
     return result.getvalue()
 
 
+def write_newick(_: ComparisonDocument, aligned: Sequence[AlignedEntry]) -> str:
+    """Return the guide trees of a comparison's alignments: `write_trees`."""
+    return write_trees(aligned)
+
+
 def write_trees(aligned: Sequence[AlignedEntry]) -> str:
     """Write the guide trees of alignments in Newick form, a line each.
 

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from critpath.errors import UsageError
 from critpath.model import ChainTimes
 from critpath.model.vectors import InCode
+from critpath.report.exports.exported import Exported
 from critpath.report.palette import LOOKS
 from critpath.units import safe_text
+
+
+def write_collapsed(sets: Sequence[Exported]) -> Iterator[bytes]:
+    """Return the stacks of one set, or of two beside each other."""
+    from critpath import vectors  # noqa: PLC0415 - numpy and the stages
+
+    if len(sets) > 2:
+        raise UsageError(
+            f"collapsed stacks are of one set, or of two beside each other, not of {len(sets)}",
+            "name one or two",
+        )
+    return collapsed_stacks(vectors.chain_times(sets[0].paths, sets[-1].paths), two=len(sets) == 2)
 
 
 def collapsed_stacks(times: ChainTimes, *, two: bool) -> Iterator[bytes]:

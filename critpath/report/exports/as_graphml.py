@@ -6,14 +6,15 @@ writer builds the whole file as a tree first: ten times the time and memory of t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, Final
 from xml.sax.saxutils import escape
 
 from critpath.model import Timelines
 from critpath.report.exports.exported import thread_name
 from critpath.report.palette import LOOKS
-from critpath.units import safe_text
+from critpath.units import plural, safe_text
 
 _NODE: Final = {
     "label": "string",
@@ -41,6 +42,24 @@ xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" \
 xsi:schemaLocation="http://graphml.graphdrawing.org/xmlns \
 http://graphml.graphdrawing.org/xmlns/1.0/graphml.xsd">
 """
+
+
+def write_window(
+    source: Path, settings: Any, *, tell: Callable[[str], None], **of: Any
+) -> Iterator[bytes]:
+    """Return the graph of a window of a recording, which is read for it."""
+    from critpath.graph import window  # noqa: PLC0415 - numpy and the stages
+
+    if settings["max-memory"]:
+        tell("graphml has the whole recording in memory: --max-memory is not heeded")
+    graph, timelines = window(source, reader=settings["reader"], **of)
+    vertices, threads = graph.graph.get("left_out", (0, 0))
+    if vertices:
+        tell(
+            f"{plural(vertices, 'vertex')} of {plural(threads, 'thread')} beside the path "
+            f"left out, {len(graph):,} written; --all-threads has all"
+        )
+    return graphml(graph, timelines)
 
 
 def graphml(graph: Any, timelines: Timelines) -> Iterator[bytes]:

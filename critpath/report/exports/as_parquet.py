@@ -38,6 +38,13 @@ def segments_parquet(sets: Sequence[Exported]) -> Iterator[bytes]:
     yield _file([_segments(one) for one in sets], {"format": SEGMENTS})
 
 
+def write_vectors(sets: Sequence[Exported]) -> Iterator[bytes]:
+    """Return the vectors of every execution, counted here, as `vectors_parquet` writes them."""
+    from critpath import vectors  # noqa: PLC0415 - numpy and the stages
+
+    return vectors_parquet(sets, vectors.tables_of([one.paths for one in sets]))
+
+
 def vectors_parquet(sets: Sequence[Exported], tables: Sequence[VectorTable]) -> Iterator[bytes]:
     """Write a row per execution: who and when, then count and time of every symbol.
 

@@ -22,6 +22,7 @@ from critpath.documents import (
     ExecutionEntry,
     KindEntry,
     Pictures,
+    RivalShare,
 )
 from critpath.report.document.pictures import doing_of, find_thread
 from critpath.report.html.elements import (
@@ -49,6 +50,7 @@ from critpath.report.html.steps import render_steps
 from critpath.text import verdict
 from critpath.text.answer import is_decided
 from critpath.text.explanation import (
+    describe_because,
     describe_cause,
     describe_effect,
     describe_other_causes,
@@ -355,6 +357,10 @@ def _name(page: _Page, path: DrawnPath) -> str:
     return f"{page.noun(1)} {page.names[path.set].get(name, name)}"
 
 
+def _rival(one: RivalShare) -> str:
+    return f"<code>{text(one.name)}</code> {100 * one.share:.0f} %"
+
+
 def _steps(
     page: _Page, number: int, typical: DrawnPath, hot: set[tuple[int, int]], *, first: bool
 ) -> str:
@@ -444,5 +450,8 @@ def _values(page: _Page, cause: CauseEntry, facts: CauseFacts) -> list[tuple[str
         ("device", code(facts.device)),
         ("limited", f"{code(facts.control_group)} {text(facts.limit)}".strip()),
         ("in system call", code(facts.call)),
+        ("because of", text(describe_because(facts.because))),
+        ("through", ", ".join(code(name) for name in facts.through)),
+        ("who had the CPU more", ", ".join(map(_rival, facts.rivals))),
         ("how sure", text(_CERTAINTY.get(facts.certainty, ""))),
     ]

@@ -18,6 +18,7 @@ from critpath.text.answer import (
     describe_hints,
     describe_why,
     is_decided,
+    keep_largest,
     listed_causes,
     serious_warnings,
 )
@@ -160,10 +161,13 @@ def _fitted(
     if len(table) + 1 > room:
         table = table[: max(room - 1, 0)]
     room -= len(table) + bool(table) + 1
-    listed = [cause for _, cause in listed_causes(document, _MOST_CAUSES)]
+    listed = listed_causes(document, _MOST_CAUSES)
     for kept in range(len(causes), 0, -1):
-        lines = [line for cause in causes[:kept] for line in cause]
-        rest = [cause for cause in document.causes if cause not in listed[:kept]]
+        chosen = keep_largest(listed, kept)
+        pairs = zip(listed, causes, strict=True)
+        lines = [line for numbered, cause in pairs if numbered in chosen for line in cause]
+        named = [cause for _, cause in chosen]
+        rest = [cause for cause in document.causes if cause not in named]
         if rest:
             lines += wrap(describe_other_causes(document, rest), width, first="   ")
         if len(lines) <= room:

@@ -11,7 +11,12 @@ from critpath.report.text.alignment import print_alignment
 from critpath.report.text.answer import cause_line, print_answer
 from critpath.report.text.table import Row, print_line, print_table
 from critpath.text import clocks, sentences, verdict
-from critpath.text.explanation import describe_facts, describe_other_causes, explained
+from critpath.text.explanation import (
+    describe_because,
+    describe_facts,
+    describe_other_causes,
+    explained,
+)
 from critpath.text.page import noun_of
 from critpath.units import plural
 
@@ -51,6 +56,8 @@ def render_comparison(
     _heading(console, "How it was decided")
     for reason in verdict.further_reasons(document):
         print_line(console, reason)
+    if due := describe_because(document.because):
+        print_line(console, f"the mean differs because of {due}")
     for which in ("normal", "sample"):
         print_line(console, sentences.set_in_short(document, which), style="dim")
     _print_warnings(document, console)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from critpath.documents import ComparisonDocument, Doing, KindEntry, MeanPath, ThreadEntry
-from critpath.text.answer import first_peer, mean_of, tells_of_few
+from critpath.text.answer import first_figures, first_peer, mean_of, tells_of_few
 from critpath.text.page import noun_of
 from critpath.units import format_ns
 
@@ -59,6 +59,19 @@ ASCII: Final = str.maketrans(
 
 
 @dataclass(frozen=True)
+class _Told:
+    """What is told of the first cause: its thread, of how many it is a mean, and its figure.
+
+    ``lost`` is None where it is of other requests than the bar; ``due`` is what it is due to.
+    """
+
+    peer: str
+    mean: str
+    lost: float | None
+    due: str
+
+
+@dataclass(frozen=True)
 class _Bar:
     """A mean path in characters: where every block begins and ends."""
 
@@ -103,7 +116,8 @@ def draw_bars(
         lines.append([(f"{label:<{left}}", ""), *_drawn(bar, threads, ranks), (_mean(bar), "bold")])
         if i == 1:
             mean = mean_of(document, bar.mean.executions)
-            lines += _bracket(bars[0], bar, threads, first_peer(document), mean, left, width)
+            told = _Told(first_peer(document), mean, *first_figures(document, bar.mean.executions))
+            lines += _bracket(bars[0], bar, threads, told, left, width)
     return [*lines, *_legend(bars, threads, left, width, longest)]
 
 
@@ -157,8 +171,7 @@ def _bracket(
     before: _Bar,
     after: _Bar,
     threads: list[ThreadEntry],
-    peer: str,
-    mean: str,
+    told: _Told,
     left: int,
     width: int,
 ) -> list[list[Span]]:
@@ -168,7 +181,7 @@ def _bracket(
     blamed = [
         key
         for key, more in grown.items()
-        if threads[key[0]].name == peer and more > _CHANGED * whole
+        if threads[key[0]].name == told.peer and more > _CHANGED * whole
     ]
     key = max(blamed or grown, key=lambda one: grown[one], default=None)
     if key is None or grown[key] <= _CHANGED * whole:
@@ -176,9 +189,13 @@ def _bracket(
     begin, end = after.cells[key]
     cells = max(round((end - begin) * grown[key] / after.times[key]), 2)
     begin = max(end - cells, 0)
-    words = [format_ns(grown[key], sign=True), _who(threads[key[0]]), _WORDS[key[1]]]
+    lost, did = grown[key], _WORDS[key[1]]
+    if told.lost is not None and (key in blamed or not told.peer):
+        # One figure: what the sentence above says, with all that it brought along.
+        lost, did = told.lost, (told.due or did) if key[1] == "cpu" else did
+    words = [format_ns(lost, sign=True), _who(threads[key[0]]), did]
     # Whose mean it is stays longest: without it the time contradicts the answer's.
-    tail = [f"({mean})"] if mean else []
+    tail = [f"({told.mean})"] if told.mean else []
     labels = [" ".join([*words[:kept], *tail]) for kept in range(len(words), 0, -1)]
     inner = end - begin - 2
     for label in labels:

@@ -148,6 +148,26 @@ class Counts(Group, name="counts", guards="against counts that differ by chance"
 COUNTS: Final = Counts()
 
 
+class Difference(Group, name="difference", guards="against neighbours named for one's own work"):
+    """How a difference is taken apart into work and waits for a CPU."""
+
+    slice = Parameter(
+        3_000_000,
+        "ns",
+        "of running are seldom cut: how often the machine cuts longer ones is not told by these",
+        Derived("a slice of Linux's scheduler, 0.75 ms times one and the binary logarithm of 8"),
+    )
+    consequence = Parameter(
+        0.5,
+        "share",
+        "of how much waits for a cpu grew, that work must bring, to have brought them along",
+        Derived("most of it"),
+    )
+
+
+DIFFERENCE: Final = Difference()
+
+
 class Enough(Group, name="enough", guards="how many executions have to be explained"):
     """How many executions are explained."""
 

@@ -76,6 +76,7 @@ class Words(Group, name="words", guards="what is told of a cause"):
         "of a contribution that the difference of the two times may be off, to be told by them",
         SIGHT,
     )
+    crumb = Parameter(0.01, "share", "of what a difference is due to, that is not told", SIGHT)
     never = Parameter(0.005, "times", "a request: it is not done", SIGHT)
     half = Parameter(
         0.5, "share", "of waits for a cpu, from when on it is said that another was idle", SIGHT

@@ -9,7 +9,7 @@ import pytest
 
 from critpath.errors import CritpathError, UsageError
 from critpath.record.output import OutputDirectory
-from critpath.record.user import User, run_critpath_as
+from critpath.record.user import User
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="changes users, which needs root")
 
@@ -42,5 +42,5 @@ def test_what_follows_a_recording_is_done_as_its_user(tmp_path):
     ours.write_text("root's")
     (theirs / "page.html").symlink_to(ours)
     with suppress(CritpathError):  # of an installation of root's own
-        assert run_critpath_as(NOBODY, ["explore", "/none", "-o", str(theirs / "page.html")])
+        assert NOBODY.run_critpath(["explore", "/none", "-o", str(theirs / "page.html")])
     assert ours.read_text() == "root's"

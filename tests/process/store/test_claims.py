@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from critpath import files
 from critpath.errors import UsageError
-from critpath.store import atomic, atomic_directory, files, write_text
+from critpath.files import atomic, atomic_directory, write_text
 
 WRITES = """
 import sys
-from critpath.store import atomic, atomic_directory
+from critpath.files import atomic, atomic_directory
 with {how}(__import__("pathlib").Path(sys.argv[1])) as place:
     {what}
     print(flush=True)

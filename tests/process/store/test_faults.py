@@ -85,8 +85,6 @@ def known_operations(place: Path) -> dict[str, tuple[Work, Work]]:
     from critpath.known.entries import (  # noqa: PLC0415 - as above
         add_entry,
         open_store,
-        relabel_entries,
-        remove_entries,
     )
     from critpath.signatures.lookup import make_entry  # noqa: PLC0415 - as above
 
@@ -118,11 +116,11 @@ def known_operations(place: Path) -> dict[str, tuple[Work, Work]]:
         "known add, a session": (add(0), add(2)),
         "known remove": (
             add(0, 1, 2),
-            lambda: ended(lambda: remove_entries(open_store(store), ["work-0"])),
+            lambda: ended(lambda: open_store(store).remove(["work-0"])),
         ),
         "known relabel": (
             add(0, 1, 2),
-            lambda: ended(lambda: relabel_entries(open_store(store), "work-0", "other")),
+            lambda: ended(lambda: open_store(store).relabel("work-0", "other")),
         ),
     }
 
@@ -130,8 +128,8 @@ def known_operations(place: Path) -> dict[str, tuple[Work, Work]]:
 def operations(place: Path, extract: Path) -> dict[str, Work]:
     """Return what is tried: exit codes tell whether it says that it was done."""
     from critpath.commands import main  # noqa: PLC0415 - in the other process
-    from critpath.store import load_paths, save_paths, seal, write_part  # noqa: PLC0415
-    from critpath.store.files import atomic_directory  # noqa: PLC0415
+    from critpath.files import atomic_directory  # noqa: PLC0415
+    from critpath.store import Dataset, load_paths, save_paths  # noqa: PLC0415
 
     paths = load_paths(extract)
 
@@ -141,7 +139,7 @@ def operations(place: Path, extract: Path) -> dict[str, Work]:
 
     def dataset() -> int:
         with atomic_directory(place / "set") as directory:
-            seal(directory, [write_part(directory, 0, [paths])], {})
+            Dataset(directory).seal([Dataset(directory).write_part(0, [paths])], {})
         return 0
 
     return {

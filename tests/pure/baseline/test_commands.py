@@ -15,7 +15,7 @@ from critpath import flow
 from critpath.commands import main
 from critpath.schema.environment import Environment, read_environment
 from critpath.store import load_paths, save_paths
-from critpath.store.baseline import stratified_sample
+from critpath.store.sessions import stratified_sample
 
 SPECIFICATION = "events:app:request_begin,app:request_end,key=id"
 # A level that normal-2 does not reach by chance, and what it takes to reach it.

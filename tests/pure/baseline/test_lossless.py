@@ -16,13 +16,8 @@ from critpath.report.document.as_json import to_json
 from critpath.report.document.comparison import comparison_document
 from critpath.schema.environment import read_environment
 from critpath.store import save_paths
-from critpath.store.baseline import (
-    Baseline,
-    anonymize,
-    load_baseline,
-    save_baseline,
-    stratified_sample,
-)
+from critpath.store.baseline import Baseline, load_baseline, save_baseline
+from critpath.store.sessions import anonymize, stratified_sample
 from critpath.text.notes import word_all
 
 QUICK = CompareSettings(permutations=999)

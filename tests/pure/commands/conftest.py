@@ -14,15 +14,11 @@ import pytest
 import critpath
 from critpath.commands import main
 from critpath.engines.tasks import dask_address
+from critpath.files import atomic_directory
 from critpath.model import CriticalPaths, Executions, PathSet, State
-from critpath.store import (
-    atomic_directory,
-    is_paths_file,
-    load_paths,
-    save_paths,
-    seal,
-)
+from critpath.store import Dataset, load_paths, save_paths
 from critpath.store.dataset import part_name
+from critpath.store.reading import is_paths_file
 
 
 def make_paths(count: int = 2, source: str = "trace") -> PathSet:
@@ -137,7 +133,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
     def extracted_dataset(sources, directory, settings, **options):
         with atomic_directory(directory) as place:
             paths = extracted_file(sources, place / part_name(0), settings, **options)
-            seal(place, [], {})
+            Dataset(place).seal([], {})
         return paths
 
     contents = {

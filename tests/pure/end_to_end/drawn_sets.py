@@ -23,8 +23,14 @@ STATES = {
     "s": (State.RUN_SYSCALL, 1, 4),
     "q": (State.WAIT_CPU, 2, 0),
     "l": (State.WAIT_TIMER, 6, 0),  # locker sleeps
+    "n": (State.WAIT_CPU, 1, 7),  # neighbours have the cpu
+    "m": (State.WAIT_CPU, 1, 8),
+    "o": (State.WAIT_CPU, 1, 9),
+    "N": (State.WAIT_CPU, 2, 7),
+    "w": (State.WAIT_CPU, 1, 10),  # a thread of the worker's program has it
 }
 STRINGS = ("", "worker", "helper", "helper (8)", "recvmsg", "idle", "locker")
+STRINGS += ("cc1 (20)", "make (21)", "xz (22)", "worker (9)")
 
 
 def draw(executions: Sequence[str], *, session: Sequence[int] = ()) -> PathSet:
@@ -58,7 +64,7 @@ def draw(executions: Sequence[str], *, session: Sequence[int] = ()) -> PathSet:
                 np.array([STATES[letter][0] for letter, _ in flat], np.uint8),
                 np.array([STATES[letter][2] for letter, _ in flat], np.int32),
                 comm,
-                np.where(comm == 1, 7, 8).astype(np.int64),
+                np.array([-1, 7, 8, -1, -1, -1, 9])[comm],
                 np.zeros(segments, np.int64),
                 np.zeros(segments, np.int32),
                 np.zeros(segments, np.bool_),

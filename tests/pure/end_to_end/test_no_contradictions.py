@@ -19,7 +19,7 @@ from critpath.model import CompareSettings
 from critpath.report.document.comparison import comparison_document
 from critpath.report.html.as_html import show_ratio
 from critpath.schema.environment import Environment
-from critpath.text.answer import describe_headline, describe_why, first_cause
+from critpath.text.answer import describe_headline, describe_why, first_cause, listed_causes
 from critpath.text.explanation import describe_cause
 from critpath.units import format_pair
 
@@ -29,10 +29,23 @@ MANY = int(os.environ.get("CRITPATH_COMPARISONS", "300"))
 FEW = 6
 BASE = (("r", 300.0), ("h", 120.0), ("k", 40.0), ("d", 60.0), ("T", 200.0), ("r", 50.0))
 FAULTS = ("none", "none", "longer", "rare", "counts", "less", "new", "pace", "label")
+WEATHER = ("none", "none", "busy", "crowded", "turns")  # what the machine does besides
 LONG = (("s", 900.0), ("d", 400.0)) * 4  # what executions of another type do besides
 
 
-def draw_set(rng, n, spread, fault, *, kinds, together, blocked, mix=0.0, pace=1.0):
+def add_weather(rng, words, weather):
+    """Return an execution that waits for a cpu besides: before all that runs, as long as it."""
+    result = []
+    for letter, us in words:
+        result.append([letter, us])
+        if letter in "rh" and weather != "none" and rng.random() < 0.7:
+            wait = {"busy": "nmo"[rng.integers(3)], "crowded": "w", "turns": "n"}[weather]
+            wait = "N" if letter == "h" else wait
+            result += [[wait, us * (2 if weather == "busy" else 1)], [letter, us / 2]]
+    return result
+
+
+def draw_set(rng, n, spread, fault, *, kinds, together, blocked, mix=0.0, pace=1.0, weather="none"):
     """Return n executions of some kinds, with a fault of random size in a random place.
 
     A share of ``mix`` is of another type, which no label tells; all is ``pace`` times as long.
@@ -59,6 +72,8 @@ def draw_set(rng, n, spread, fault, *, kinds, together, blocked, mix=0.0, pace=1
             words.insert(place, ["t", 100 * size])
         elif fault == "counts":
             words += [["d", 20.0], ["r", 10.0]] * (1 + int(4 * size))
+        if weather != "none":
+            words = add_weather(rng, words, weather)
         noise = rng.lognormal(0, spread, len(words))
         rows.append(" ".join(f"{w[0]}{w[1] * x:.3f}" for w, x in zip(words, noise, strict=True)))
     made = draw(rows)
@@ -114,6 +129,7 @@ def headline_denied(document, whole):
         return []
     of = [kind for kind in document.pictures.kinds if head.label in {None, kind.label}]
     known = [whole, *(pair for kind in of for pair in (kind.mean, kind.usual))]
+    known += [(kind.mean[0], kind.slow_mean) for kind in of if kind.slow_mean is not None]
     known += [(gate.normal, gate.sample)] if gate else []
     ratio = head.after / head.before if head.before else math.inf
     told = [" ".join(one) in head.sentence for one in format_pair(head.before, head.after)]
@@ -141,6 +157,43 @@ def headline_denied(document, whole):
     return [f"{head.sentence}: {what}" for what, holds in right.items() if not holds]
 
 
+def causes_denied(document):
+    """Return where causes do not add up, are told twice, or are missing from the list."""
+    found = []
+    for cause in document.causes:
+        because = cause.facts.because
+        if because is not None:
+            parts = [getattr(because, name) for name in because.__struct_fields__]
+            if sum(parts) != round(cause.contribution):
+                found.append(f"{cause.sentence}: {parts} are not {cause.contribution}")
+        times = cause.facts.time_before, cause.facts.time_after
+        if None not in times and (times[1] - times[0]) * cause.contribution < 0:
+            found.append(f"{cause.sentence}: its times go the other way")
+        rivals = math.fsum(one.share for one in cause.facts.rivals)
+        if rivals > 1 + 1e-9:
+            found.append(f"{cause.sentence}: rivals have {rivals}")
+        if cause.facts.brought and cause.facts.rivals:
+            found.append(f"{cause.sentence}: who had the cpu is named, and is no cause")
+    whole, total = document.because, document.detection.whole or document.states[-1]
+    if whole is not None:
+        parts = [getattr(whole, name) for name in whole.__struct_fields__]
+        if sum(parts) != round(total.effect):
+            found.append(f"{parts} are not {total.effect}")
+    shares = math.fsum(cause.share for cause in document.causes if (cause.share or 0) > 0)
+    if shares > 1 + 1e-9:
+        found.append(f"shares of causes add up to {shares}")
+    word = describe_headline(document).word
+    if word in {"SLOWER", "FASTER"}:
+        way = 1 if word == "SLOWER" else -1
+        told = [c for c in document.causes if way * c.contribution > 0]
+        largest = max(told, key=lambda c: abs(c.contribution) * len(c.positions), default=None)
+        if largest and largest not in [cause for _, cause in listed_causes(document, 2)]:
+            found.append(f"{largest.sentence}: the largest cause is not listed")
+    said = [(without_subject(c.sentence), {*c.positions}) for c in document.causes]
+    twice = [a for i, (a, x) in enumerate(said) for b, y in said[:i] if a == b and not x & y]
+    return found + [f"{sentence}: told twice" for sentence in twice]
+
+
 def contradictions(document):
     """Return what a document says that its own figures deny."""
     detection, total = document.detection, document.states[-1]
@@ -154,7 +207,8 @@ def contradictions(document):
             found.append("OK, and the interval of the effect is above the floor")
         if detection.detectable is not None and total.effect >= detection.detectable:
             found.append("OK, and the effect is what would have shown")
-        if detection.flagged:
+        # Of recordings made apart, the machine may have made it what it is.
+        if detection.flagged and not detection.apart:
             found.append("OK, and a state is flagged")
     if document.verdict == "anomaly":
         if not detection.flagged:
@@ -173,7 +227,7 @@ def contradictions(document):
             found.append("an anomaly, and nothing takes longer")
     if not document.reasons:
         found.append("a verdict without a reason")
-    return found + figures_denied(document)
+    return found + figures_denied(document) + causes_denied(document)
 
 
 def try_comparison(seed):
@@ -186,9 +240,12 @@ def try_comparison(seed):
     mixes = (
         [float(each) for each in more.choice([0.0, 0.2, 0.5, 0.8], 2)] if seed % 3 == 0 else [0, 0]
     )
+    # The same on both sides, or on one: what was drawn before stays as it was.
+    weathers = [str(each) for each in np.random.default_rng(seed + 2_000_000).choice(WEATHER, 2)]
+    weathers = weathers if seed % 2 else weathers[:1] * 2
     sets = [
-        draw_set(rng, size, spread, which, mix=mix, **of)
-        for size, which, mix in zip((n, m), ("none", fault), mixes, strict=True)
+        draw_set(rng, size, spread, which, mix=mix, weather=weather, **of)
+        for size, which, mix, weather in zip((n, m), ("none", fault), mixes, weathers, strict=True)
     ]
     level = (("WAIT_DISK", "warn"),) if seed % 5 == 0 else ()
     settings = CompareSettings(permutations=999, explain_limit=3, level=level)

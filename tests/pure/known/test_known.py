@@ -24,8 +24,6 @@ from critpath.known.entries import (
     add_entry,
     make_entry_text,
     open_store,
-    relabel_entries,
-    remove_entries,
 )
 from critpath.model.signatures import Counts, Entry
 from critpath.signatures.incidents import search_incident
@@ -449,14 +447,14 @@ def test_what_is_there_already_and_what_was_counted_otherwise_is_refused(tmp_pat
 
 def test_labels_are_removed_and_renamed(store: Path) -> None:
     known = open_store(store)
-    relabel_entries(known, "work-1", "better-name")
+    known.relabel("work-1", "better-name")
     after = open_store(store)
     assert sum(e.label == "better-name" for e in after.entries) == 5
     assert sum(e.label == "work-1" for e in after.entries) == 0
-    assert len(remove_entries(after, ["better-name", after.entries[-1].name])) == 6
+    assert len(after.remove(["better-name", after.entries[-1].name])) == 6
     assert len(open_store(store).entries) == 24
     with pytest.raises(UsageError, match="no label and no entry"):
-        remove_entries(open_store(store), ["work-1"])
+        open_store(store).remove(["work-1"])
 
 
 BAD = {
@@ -665,7 +663,7 @@ def test_a_huge_cause_is_refused(tmp_path: Path) -> None:
 
 def test_what_is_named_twice_is_removed_once(store: Path) -> None:
     known = open_store(store)
-    assert len(remove_entries(known, ["work-1", "work-1", known.entries[5].name])) == 5
+    assert len(known.remove(["work-1", "work-1", known.entries[5].name])) == 5
 
 
 def test_an_odd_entry_does_not_narrow_what_others_are_compared_by(store: Path) -> None:

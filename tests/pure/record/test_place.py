@@ -13,7 +13,7 @@ from critpath.record import user as user_module
 from critpath.record.dirfd import open_dir
 from critpath.record.manifests import link_tree
 from critpath.record.output import OutputDirectory
-from critpath.record.user import User, hand_over_fd, invoking_user, run_critpath_as
+from critpath.record.user import User, hand_over_fd
 from tests.played.programs import play_programs
 
 SESSION = "critpath-1-2-3-00000000"
@@ -201,7 +201,7 @@ def test_handing_over_never_follows_a_link(tmp_path):
     os.link(victim, place.target / "sub" / "hard")
     os.link(place.target / "sub" / "file", place.target / "sub" / "twin")
     nobody = pwd.getpwnam("nobody")
-    user = invoking_user({b"SUDO_UID": str(nobody.pw_uid).encode()}, as_root=False)
+    user = User.behind_sudo({b"SUDO_UID": str(nobody.pw_uid).encode()}, as_root=False)
     assert user.gid == nobody.pw_gid
     top = open_dir(place.target)
     assert not hand_over_fd(top, user)
@@ -215,23 +215,23 @@ def test_handing_over_never_follows_a_link(tmp_path):
 
 
 def test_who_called_sudo(monkeypatch):
-    assert invoking_user({b"SUDO_UID": b"0"}, as_root=False) is None
-    assert invoking_user({}, as_root=False) is None
-    assert invoking_user({b"SUDO_UID": b"7"}, as_root=True) is None
+    assert User.behind_sudo({b"SUDO_UID": b"0"}, as_root=False) is None
+    assert User.behind_sudo({}, as_root=False) is None
+    assert User.behind_sudo({b"SUDO_UID": b"7"}, as_root=True) is None
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert invoking_user({b"SUDO_UID": b"7"}, as_root=False) is None
+    assert User.behind_sudo({b"SUDO_UID": b"7"}, as_root=False) is None
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     # To the kernel 2**32 - 1 is "as it is", and 2**32 is 0.
     for number in (b"x", b"4294967295", b"4294967296", b"-1", b"+7", b"1_0", b"\xd9\xa7", b"00"):
         with pytest.raises(CritpathError, match="not the number"):
-            invoking_user({b"SUDO_UID": number}, as_root=False)
+            User.behind_sudo({b"SUDO_UID": number}, as_root=False)
         if number != b"00":
             with pytest.raises(CritpathError, match="not the number"):
-                invoking_user({b"SUDO_UID": b"54321", b"SUDO_GID": number}, as_root=False)
-    stranger = invoking_user({b"SUDO_UID": b"54321", b"SUDO_GID": b"9"}, as_root=False)
+                User.behind_sudo({b"SUDO_UID": b"54321", b"SUDO_GID": number}, as_root=False)
+    stranger = User.behind_sudo({b"SUDO_UID": b"54321", b"SUDO_GID": b"9"}, as_root=False)
     assert (stranger.uid, stranger.gid, stranger.groups) == (54321, 9, (9,))
     with pytest.raises(CritpathError, match="not known"):
-        invoking_user({b"SUDO_UID": b"54321"}, as_root=False)
+        User.behind_sudo({b"SUDO_UID": b"54321"}, as_root=False)
 
 
 def test_linking_falls_back_to_copies(tmp_path, monkeypatch):
@@ -253,7 +253,7 @@ def test_linking_falls_back_to_copies(tmp_path, monkeypatch):
 def test_who_runs_it_is_the_user(monkeypatch):
     played = play_programs(monkeypatch, user_module, -9)
     user = User(1000, 100, (100, 27), {b"HOME": b"/none"})
-    assert run_critpath_as(user, ["explore", "rec"]) == 137
+    assert user.run_critpath(["explore", "rec"]) == 137
     [(command, options)] = played.ran
     assert (options["user"], options["group"], options["extra_groups"]) == (1000, 100, (100, 27))
     assert options["env"][b"HOME"] == b"/none"

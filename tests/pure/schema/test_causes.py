@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from string import Formatter
 from typing import get_args
 
 import pytest
@@ -22,10 +23,13 @@ from critpath.schema.causes import (
     find_kind,
 )
 from critpath.schema.kinds import UNSEEN, State
-from critpath.text.explanation import SAID
+from critpath.text import explanation
+from critpath.text.explanation import SAID, VERBS
 from critpath.text.phrases import PHRASES
 
 NEXT = (Path(__file__).parents[3] / "docs" / "what-next.md").read_text(encoding="utf-8")
+SLOTS = vars(explanation)["_SLOTS"]
+EXPLAINED = Path(explanation.__file__).read_text(encoding="utf-8")
 HEADINGS = set(re.findall(r"^## (.*)$", NEXT, re.MULTILINE))
 
 
@@ -47,6 +51,15 @@ def test_every_kind_is_known_everywhere(kind):
         missing.append("critpath/report/html/elements.py: what its texture is called")
     if set(kind.needs) - set(CauseFacts.__struct_fields__):
         missing.append("critpath/documents/causes.py: the facts that it needs")
+    missing += [
+        f"critpath/text/explanation.py: a function of a slot that says {need}"
+        for need in kind.needs
+        if f"facts.{need}" not in EXPLAINED
+    ]
+    for template in SAID[kind.id]:
+        for _, name, _, _ in Formatter().parse(template):
+            if name and name not in {*SLOTS, *VERBS}:
+                missing.append(f"critpath/text/explanation.py: a function of the slot {name}")
     if kind.doubt and kind.doubt not in Signs._fields:
         missing.append("critpath/schema/causes.py: the sign that makes it doubtful")
     assert not missing, "\n".join(["", *missing])

@@ -16,6 +16,7 @@ import pytest
 from detailing import texts_of
 
 from critpath.errors import UnreadableError, UsageError
+from critpath.files import atomic, atomic_directory
 from critpath.model import (
     CriticalPaths,
     Executions,
@@ -26,21 +27,8 @@ from critpath.model import (
     join_paths,
     join_stored,
 )
-from critpath.store import (
-    MANIFEST,
-    Part,
-    PathsWriter,
-    atomic,
-    atomic_directory,
-    is_dataset,
-    load_dataset,
-    load_paths,
-    open_paths,
-    part_name,
-    save_paths,
-    seal,
-    write_part,
-)
+from critpath.store import MANIFEST, Dataset, Part, PathsWriter, load_paths, save_paths
+from critpath.store.dataset import is_dataset, part_name
 from critpath.store.writing import GROUP_EXECUTIONS
 
 COLUMNS = ("begin", "end", "state", "detail", "comm", "tid", "host", "cpu", "lossy")
@@ -106,8 +94,8 @@ def rows(paths: CriticalPaths) -> list[list[tuple[object, ...]]]:
 
 def make(directory: Path, *sets: PathSet) -> list[Part]:
     with atomic_directory(directory) as place:
-        parts = [write_part(place, number, [one]) for number, one in enumerate(sets)]
-        seal(place, parts, {"version": "0"})
+        parts = [Dataset(place).write_part(number, [one]) for number, one in enumerate(sets)]
+        Dataset(place).seal(parts, {"version": "0"})
     return parts
 
 
@@ -121,7 +109,7 @@ def test_what_was_written_is_read(tmp_path):
         "part-00001.parquet",
     ]
     for limit in (1 << 20, 0):
-        loaded = load_dataset(tmp_path / "d", resident=limit)
+        loaded = Dataset(tmp_path / "d").load(resident=limit)
         assert [one.executions.id for one in loaded] == [one.executions.id for one in sets]
         assert [rows(one.paths.resident()) for one in loaded] == [rows(one.paths) for one in sets]
         assert isinstance(loaded[0].paths, StoredPaths) == (limit == 0)
@@ -142,9 +130,9 @@ def test_every_part_is_a_file_that_anybody_reads(tmp_path):
 
 
 def test_a_part_is_the_same_however_often_it_is_written(tmp_path):
-    first = write_part(tmp_path, 3, [a_set([3, 1])])
+    first = Dataset(tmp_path).write_part(3, [a_set([3, 1])])
     content = (tmp_path / "part-00003.parquet").read_bytes()
-    assert write_part(tmp_path, 3, [a_set([3, 1])]) == first
+    assert Dataset(tmp_path).write_part(3, [a_set([3, 1])]) == first
     assert (tmp_path / "part-00003.parquet").read_bytes() == content
     assert [f.name for f in tmp_path.iterdir()] == ["part-00003.parquet"]
 
@@ -152,7 +140,7 @@ def test_a_part_is_the_same_however_often_it_is_written(tmp_path):
 def test_sets_of_one_recording_are_one_part(tmp_path):
     whole = a_set([3, 1, 2, 5])
     halves = [whole.take(np.array([0, 1])), whole.take(np.array([2, 3]))]
-    write_part(tmp_path, 0, halves)
+    Dataset(tmp_path).write_part(0, halves)
     found = load_paths(tmp_path / part_name(0))
     assert rows(found.paths) == rows(whole.paths)
     assert (found.sources, found.events) == (whole.sources, whole.events)
@@ -164,11 +152,11 @@ def test_the_bytes_do_not_depend_on_how_many_executions_come_at_a_time(tmp_path,
     monkeypatch.setattr("critpath.store.writing.GROUP_EXECUTIONS", 4)
     monkeypatch.setattr("critpath.store.writing.GROUP_SEGMENTS", 9)
     whole = a_set([3, 1, 2, 5, 1, 1, 1, 1, 12, 2, 1])
-    write_part(tmp_path, 0, [whole])
+    Dataset(tmp_path).write_part(0, [whole])
     for number, sizes in enumerate(([1] * 11, [5, 0, 6], [10, 1], [4, 4, 3]), 1):
         ends = np.cumsum(sizes)
         cut = [np.arange(end - n, end) for n, end in zip(sizes, ends, strict=True)]
-        write_part(tmp_path, number, [whole.take(rows) for rows in cut])
+        Dataset(tmp_path).write_part(number, [whole.take(rows) for rows in cut])
     parts = {part_name(n): (tmp_path / part_name(n)).read_bytes() for n in range(5)}
     assert len(set(parts.values())) == 1
 
@@ -196,7 +184,7 @@ def test_row_groups_are_small_and_read_one_at_a_time(tmp_path, monkeypatch):
     save_paths(a_set([4, 4, 4, 11, 1, 9, 12]), tmp_path / "g")
     footer = pq.ParquetFile(tmp_path / "g").metadata
     assert [footer.row_group(i).num_rows for i in range(footer.num_row_groups)] == [2, 1, 1, 2, 1]
-    stored = open_paths(tmp_path / "g", resident=0)
+    stored = load_paths(tmp_path / "g", resident=0)
     assert [len(c) for c in stored.paths.chunks()] == [2, 1, 1, 2, 1]
     assert rows(stored.paths.resident()) == rows(load_paths(tmp_path / "g").paths)
 
@@ -243,7 +231,7 @@ def test_stored_paths_are_paths():
 
 def test_chunks_of_a_set_are_the_set(tmp_path):
     save_paths(a_set([2] * 2500), tmp_path / "f")
-    stored, whole = open_paths(tmp_path / "f", resident=0), load_paths(tmp_path / "f")
+    stored, whole = load_paths(tmp_path / "f", resident=0), load_paths(tmp_path / "f")
     chunks = list(stored.chunks())
     assert [len(chunk) for chunk in chunks] == [1000, 1000, 500]
     assert sum((chunk.executions.id for chunk in chunks), ()) == whole.executions.id
@@ -328,23 +316,23 @@ def flip(directory: Path) -> None:
 )
 def test_what_is_not_as_listed_is_refused(tmp_path, change, says):
     make(tmp_path / "d", a_set([3, 1, 2]), a_set([4, 4], name="other"))
-    load_dataset(tmp_path / "d")
+    Dataset(tmp_path / "d").load()
     change(tmp_path / "d")
     with pytest.raises(UnreadableError) as caught:
-        load_dataset(tmp_path / "d")
+        Dataset(tmp_path / "d").load()
     assert says in caught.value.what
     assert "extract" in caught.value.do
 
 
 def test_executions_without_segments_are_as_listed(tmp_path):
     make(tmp_path / "d", a_set([0, 3, 0]))
-    (loaded,) = load_dataset(tmp_path / "d")
+    (loaded,) = Dataset(tmp_path / "d").load()
     assert len(loaded) == 3
 
 
 def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path):
     save_paths(a_set([1] * 1500), tmp_path / "f")
-    stored = open_paths(tmp_path / "f", resident=0)
+    stored = load_paths(tmp_path / "f", resident=0)
     chunks = stored.paths.chunks()
     next(chunks)
     save_paths(a_set([1] * 1500, name="other"), tmp_path / "f")
@@ -356,43 +344,43 @@ def test_what_is_fetched_later_is_checked_then(tmp_path):
     good = a_set([2] * 3)
     bad = replace(good, paths=replace(good.paths, begin=good.paths.begin + 1))
     save_paths(bad, tmp_path / "f")
-    stored = open_paths(tmp_path / "f", resident=0)
+    stored = load_paths(tmp_path / "f", resident=0)
     with pytest.raises(UnreadableError, match="do not tile"):
         next(stored.paths.chunks())
 
 
 def test_what_a_killed_worker_began_is_taken_out(tmp_path):
     with atomic_directory(tmp_path / "d") as place:
-        parts = [write_part(place, 0, [a_set([1])])]
+        parts = [Dataset(place).write_part(0, [a_set([1])])]
         (place / ".part-00000.parquet.abc.partial").write_bytes(b"PAR1")
-        seal(place, parts, {})
+        Dataset(place).seal(parts, {})
     assert sorted(f.name for f in (tmp_path / "d").iterdir()) == [MANIFEST, part_name(0)]
     with pytest.raises(UnreadableError, match="is not there"):
-        seal(tmp_path, parts, {})
+        Dataset(tmp_path).seal(parts, {})
 
 
 def test_a_directory_is_not_looked_through_for_every_part(tmp_path, monkeypatch):
     seen = []
-    monkeypatch.setattr("critpath.store.files.remove_abandoned", seen.append)
+    monkeypatch.setattr("critpath.files.remove_abandoned", seen.append)
     make(tmp_path / "d", *[a_set([1])] * 5)
     assert [each.name for each in seen] == ["d", MANIFEST]
 
 
 def test_a_directory_appears_whole_or_not_at_all(tmp_path):
     make(tmp_path / "d", a_set([1]))
-    before = load_dataset(tmp_path / "d")[0].executions.id
+    before = Dataset(tmp_path / "d").load()[0].executions.id
 
     def fail() -> None:
         with atomic_directory(tmp_path / "d") as place:
-            write_part(place, 0, [a_set([2], name="new")])
+            Dataset(place).write_part(0, [a_set([2], name="new")])
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         fail()
-    assert load_dataset(tmp_path / "d")[0].executions.id == before
+    assert Dataset(tmp_path / "d").load()[0].executions.id == before
     assert [f.name for f in tmp_path.iterdir()] == ["d"]
     make(tmp_path / "d", a_set([2], name="new"))
-    assert load_dataset(tmp_path / "d")[0].executions.id == ("new-0",)
+    assert Dataset(tmp_path / "d").load()[0].executions.id == ("new-0",)
     assert [f.name for f in tmp_path.iterdir()] == ["d"]
     with pytest.raises(UsageError, match="cannot write"), atomic_directory(tmp_path / "no" / "d"):
         pass

@@ -8,7 +8,7 @@ import pwd
 import pytest
 
 from critpath.errors import UsageError
-from critpath.store import atomic, atomic_directory, write_text
+from critpath.files import atomic, atomic_directory, write_text
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="changes owners, which needs root")
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from critpath.errors import UnreadableError
-from critpath.store import load_paths, open_paths
+from critpath.store import load_paths
 from critpath.store.columns import (
     EXECUTION,
     FIRST,
@@ -154,7 +154,7 @@ FORGED = {
 @pytest.mark.parametrize("name", FORGED)
 def test_forged_numbers_and_texts(tmp_path, name):
     file = forge(tmp_path / "p.parquet", **FORGED[name])
-    for load in (load_paths, lambda f: open_paths(f, resident=-1).paths.chunks().__next__()):
+    for load in (load_paths, lambda f: load_paths(f, resident=-1).paths.chunks().__next__()):
         with pytest.raises(UnreadableError) as caught:
             load(file)
         assert caught.value.what.startswith(str(file))

@@ -17,19 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath.errors import TooMuchTimeError, UnreadableError, UsageError
+from critpath.files import atomic, write_text
 from critpath.model import CriticalPaths, Executions, Loss, PathSet, State
 from critpath.model.joining import join_sets
 from critpath.schema.environment import Environment
-from critpath.store import (
-    FORMAT,
-    PathsWriter,
-    atomic,
-    is_paths_file,
-    load_paths,
-    save_paths,
-    write_text,
-)
+from critpath.store import FORMAT, PathsWriter, load_paths, save_paths
 from critpath.store.columns import DETAILS, SEGMENTS, arrow_schema
+from critpath.store.reading import is_paths_file
 
 STRINGS = ("", "virtio0-req.0", "worker-1", "kw\u202eorker", "\u0000", "a'\"</script>")
 
