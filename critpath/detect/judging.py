@@ -34,6 +34,7 @@ from critpath.detect.verdict import (
     Apart,
     apply_levels,
     is_alarm,
+    is_unconfirmed,
     may_be_faster,
     select_deciding,
     symbol_levels,
@@ -48,6 +49,7 @@ from critpath.schema.notes import Note
 from critpath.vectors import fold_interrupts, trips_of, vectors_of
 
 if TYPE_CHECKING:
+    from critpath.documents import SignEntry
     from critpath.model import (
         I64,
         Clustering,
@@ -157,10 +159,14 @@ def add_rivals(
     newcomers: bool,
 ) -> Judgement:
     """Add who had the cpu, what new clients did, and what a limit did, where that may matter."""
-    if judgement.apart is None or not judgement.detection.flagged:
+    detection = judgement.detection
+    if judgement.apart is None:
+        # A stranger's burst may have hit one of two sets that took turns: then no run confirms it.
+        hit = not detection.flagged and detection.gate is None and is_unconfirmed(detection)
+        return _add_weather(judgement, sets, tables, coder, None) if hit else judgement
+    if not detection.flagged:
         return judgement
     rival = find_rival(*sets)
-    detection = judgement.detection
     limit = find_limit(rival, detection, throttled=is_throttled(*sets))
     queue = find_queue(detection) if newcomers else ()
     judgement = replace(
@@ -185,11 +191,12 @@ def _add_weather(
     sets: tuple[PathSet, PathSet],
     tables: tuple[VectorTable, VectorTable],
     coder: Coder,
-    trips: Trips,
+    trips: Trips | None,
 ) -> Judgement:
     """Add what strangers did, or a sign that the program crowds itself where they did not.
 
-    Whom strangers hit is marked, which else is no single execution's doing.
+    Whom strangers hit is marked, which else is no single execution's doing.  Without ``trips``
+    the program is not in question: its work has been compared in turns.
     """
     detection = judgement.detection
     strangers = Strangers.of(*sets, tables[0])
@@ -201,8 +208,10 @@ def _add_weather(
     # What a state lasts longer is held against what was added without strangers.
     significant = np.array([s.p_value <= detection.alpha for s in detection.states[:-1]], np.bool_)
     floor = detection.floor_share * tables[0].total.mean() / max(own[0].total.mean(), 1.0)
-    signs = find_signs(*own, strata, names, significant, floor, trips)
-    signs = signs or find_crowded(own, strata, names, detection.floor_share)
+    signs: tuple[SignEntry, ...] = ()
+    if trips is not None:
+        signs = find_signs(*own, strata, names, significant, floor, trips)
+        signs = signs or find_crowded(own, strata, names, detection.floor_share)
     if signs:
         return replace(judgement, detection=change(detection, signs=[*signs]))
     usable = labels

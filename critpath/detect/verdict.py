@@ -144,7 +144,9 @@ def decide(
     below = apart is not None and not is_alarm(detection, apart) and _stays_below(detection)
     if not slower or below:
         said = rule.not_slower(detection) if below else said
-        if gate is None and rule.floor and _contradicts(detection):
+        if detection.weather is not None:
+            return "by_machine", (_by_strangers(detection.weather), *alone)
+        if gate is None and rule.floor and is_unconfirmed(detection):
             whole = detection.states[-1]
             ends = as_float(whole.effect_low), as_float(whole.effect_high)
             return "inconclusive", (notes.Unconfirmed(whole.effect, *ends, detection.alpha), *alone)
@@ -288,7 +290,7 @@ def _round_up(count: float) -> int:
     return math.ceil(count / unit) * unit
 
 
-def _contradicts(detection: Detection) -> bool:
+def is_unconfirmed(detection: Detection) -> bool:
     """Tell whether the figures of a verdict of OK would speak against it."""
     total = detection.states[-1]
     if total.level != ERROR:

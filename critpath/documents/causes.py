@@ -161,7 +161,7 @@ class CauseFacts(Part):
     ] = ""
     kin: Annotated[
         str,
-        doc("what who had the processor is to who waited, as in paths; '' if not known"),
+        doc("what who had the processor, or that thread, is to who waited, as in paths"),
     ] = ""
     kernel_before: Annotated[
         Maybe, doc("of runs, what the kernel ran for a normal one (ns); null where not counted")

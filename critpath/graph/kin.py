@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
-from critpath.executions import hosts_of
 from critpath.graph.critical_path import find_workers
-from critpath.model import I64, Events, Kind, PathSet, State, Workers
-from critpath.model.details import Detail, Kin, code_details
-from critpath.model.vectors import name_family
+from critpath.model import I64, Events, Kind, PathSet, ReplayedRecording, State, Workers
+from critpath.model.details import NO_DETAIL, Kin
+from critpath.model.vectors import name_family, number_codes
 
 Process = tuple[int, int]  # host, process id
 _KINDS: Final = tuple(Kin)
@@ -26,33 +25,56 @@ class Kinship:
     ----------
     workers : Workers
     events : Events
-        With forks, and with the threads that were there at the begin.
+        Their classes and strings.
+    parents : mapping of (int, int) to (int, int)
+        As `ReplayedRecording.parents`.
     """
 
-    def __init__(self, workers: Workers, events: Events) -> None:
-        self.workers, self._strings = workers, events.strings
-        self._parents = dict(_read_parents(events))
-        self._process = _find_processes(workers, events)
-        leaders = np.flatnonzero((workers.tid == self._process) & (workers.tid > 0))
-        self._names = {
-            (host, tid): name
-            for host, tid, name in zip(
-                workers.host[leaders].tolist(),
-                workers.tid[leaders].tolist(),
-                workers.name[leaders].tolist(),
-                strict=True,
-            )
-        }
+    def __init__(
+        self, workers: Workers, events: Events, parents: Mapping[Process, Process]
+    ) -> None:
+        self._parents = parents
+        process = _find_processes(workers, events)
+        each, place = np.unique(np.stack([workers.host, process]), axis=1, return_inverse=True)
+        self._processes = [(host, pid) for host, pid in each.T.tolist()]
+        names, name_of = np.unique(workers.name, return_inverse=True)
+        families = [name_family(events.strings[name]) for name in names.tolist()]
+        numbers = {family: number for number, family in enumerate(families)}
+        family = np.array([numbers[one] for one in families], np.int64)[name_of]
+        # By worker, that of none behind: the process's place, -1 for none; and the name's family.
+        self._place = np.append(np.where(process > 0, place.ravel(), -1), -1)
+        self._family = np.append(family, -1)
+        leads = np.flatnonzero((workers.tid == process) & (workers.tid > 0)).tolist()
+        self._leader = {self._processes[self._place[row]]: int(family[row]) for row in leads}
 
-    def relate(self, who: int, waiter: int, subject: int) -> Kin:
-        """Return what a thread is to one that waits, on the path of an execution's thread."""
-        one, other, first = (self._process_of(worker) for worker in (who, waiter, subject))
+    def relate_all(self, who: I64, waiter: I64, subject: I64) -> I64:
+        """Return the places in `Kin` of what workers are to others: see `relate`."""
+        many = len(self._processes) + 1
+        alike = self._family[who] == self._family[waiter]
+        codes = alike.astype(np.int64)
+        for workers in (who, waiter, subject):
+            codes = codes * many + self._place[workers] + 1
+        _, first, place = np.unique(codes, return_index=True, return_inverse=True)
+        found = []
+        for row in first.tolist():
+            one, other, of = (self._process_of(int(of[row])) for of in (who, waiter, subject))
+            found.append(self.relate(one, other, of, alike=bool(alike[row])))
+        return np.array([_KINDS.index(one) for one in found], np.int64)[place]
+
+    def relate(
+        self, one: Process | None, other: Process | None, first: Process | None, *, alike: bool
+    ) -> Kin:
+        """Return what a process's thread is to another's that waits, on the path of a third's.
+
+        ``alike`` says whether their names are.
+        """
         if one is None or other is None:
             return Kin.UNKNOWN
         if one == other:
             return Kin.THREAD
-        program = first is not None and (one == first or first in self._ancestors(one))
-        if other in self._ancestors(one):
+        above = self._ancestors(one)
+        program = first is not None and (one == first or first in above)
+        if other in above:
             return Kin.CHILD
         if one in self._ancestors(other):
             return Kin.PARENT if program else Kin.STARTER
@@ -60,13 +82,11 @@ class Kinship:
             return Kin.PROGRAM
         if self._are_workers(one, other) or (first and self._are_workers(one, first)):
             return Kin.SIBLING
-        names = [self._strings[self.workers.name[worker]] for worker in (who, waiter)]
-        return Kin.NAMESAKE if name_family(names[0]) == name_family(names[1]) else Kin.STRANGER
+        return Kin.NAMESAKE if alike else Kin.STRANGER
 
     def _process_of(self, worker: int) -> Process | None:
-        if worker < 0 or self._process[worker] <= 0:
-            return None
-        return int(self.workers.host[worker]), int(self._process[worker])
+        place = self._place[worker]
+        return self._processes[place] if place >= 0 else None
 
     def _ancestors(self, process: Process) -> list[Process]:
         found: list[Process] = []
@@ -80,38 +100,50 @@ class Kinship:
         parent = self._parents.get(one)
         if parent is None or parent != self._parents.get(other):
             return False
-        names = [self._names.get(process) for process in (parent, one, other)]
-        family = {name_family(self._strings[name]) for name in names if name is not None}
-        return None not in names and len(family) == 1
+        families = {self._leader.get(process) for process in (parent, one, other)}
+        return len(families) == 1 and None not in families
 
 
-def tell_kin(path_set: PathSet, workers: Workers, events: Events) -> PathSet:
-    """Return paths whose waits for a cpu say what whoever had it is to the one that waited."""
-    paths, of = path_set.paths, path_set.executions
-    rows = np.flatnonzero(paths.state == State.WAIT_CPU)
-    peers = np.array([each.peer_tid for each in paths.details], np.int64)[paths.detail[rows]]
-    rows, peers = rows[peers >= 0], peers[peers >= 0]
+# What is told of a thread that is waited for: it is taken for the waiter itself, or a stranger.
+_TOLD: Final = frozenset({Kin.THREAD, Kin.CHILD, Kin.SIBLING, Kin.NAMESAKE})
+
+
+def tell_kin(path_set: PathSet, replayed: ReplayedRecording) -> PathSet:
+    """Return paths whose waits for a cpu say what whoever had it is to the one that waited.
+
+    What else other threads do says what these are to the execution's own thread.
+    """
+    paths, of, workers = path_set.paths, path_set.executions, replayed.workers
+    path = np.repeat(np.arange(len(of)), np.diff(paths.start))
+    waits = paths.state == State.WAIT_CPU
+    peers = np.array([each.peer_tid for each in paths.details], np.int64)[paths.detail]
+    # On another thread; whose it is is not asked where a request is joined from several threads'.
+    theirs = ~waits & ((paths.tid != of.tid[path]) | (paths.host != of.host[path]))
+    theirs &= paths.tid > 0
+    rows = np.flatnonzero((waits & (peers >= 0)) | theirs)
     if not len(rows):
         return path_set
-    kinship = Kinship(workers, events)
-    subject = find_workers(workers, of.host, of.tid, of.end)
-    threads = [
-        *(
-            find_workers(workers, paths.host[rows], tid, paths.end[rows])
-            for tid in (peers, paths.tid[rows])
-        ),
-        subject[np.searchsorted(paths.start, rows, side="right") - 1],
-    ]
-    each, place = np.unique(np.stack(threads), axis=1, return_inverse=True)
-    kin = np.array([_KINDS.index(kinship.relate(*three)) for three in each.T.tolist()], np.int64)
-    said, many = paths.detail.astype(np.int64), len(paths.details)
-    said[rows] += many * kin[place.ravel()]
+    who = np.where(waits, peers, paths.tid)[rows]
+    host, end = paths.host[rows], paths.end[rows]
+    subject = find_workers(workers, of.host, of.tid, of.end)[path[rows]]
+    waiter = subject.copy()
+    mine = waits[rows]
+    waiter[mine] = find_workers(workers, host[mine], paths.tid[rows][mine], end[mine])
+    threads = find_workers(workers, host, who, end), waiter, subject
+    kin = Kinship(workers, replayed.events, replayed.parents).relate_all(*threads)
+    told = np.array([one in _TOLD for one in _KINDS], np.bool_)
+    said, kinds = paths.detail.astype(np.int64), len(paths.details)
+    said[rows] += kinds * np.where(waits[rows] | told[kin], kin, 0)
 
-    def find(_state: State, code: int) -> Detail:
-        return paths.details[code % many]._replace(kin=_KINDS[code // many].value)
-
-    detail, details = code_details(paths.state, said, find)
-    return replace(path_set, paths=replace(paths, detail=detail, details=details))
+    used, place = number_codes(said)
+    table = {NO_DETAIL: 0}
+    codes = []
+    for code in used.tolist():
+        one, kin_of_it = paths.details[code % kinds], _KINDS[code // kinds].value
+        known = one._replace(kin=kin_of_it) if kin_of_it else one
+        codes.append(table.setdefault(known, len(table)))
+    detail = np.array(codes, np.int32)[place]
+    return replace(path_set, paths=replace(paths, detail=detail, details=tuple(table)))
 
 
 def _find_processes(workers: Workers, events: Events) -> I64:
@@ -124,21 +156,3 @@ def _find_processes(workers: Workers, events: Events) -> I64:
     for worker in np.flatnonzero((process < 0) & (workers.parent >= 0)).tolist():
         process[worker] = process[workers.parent[worker]]
     return process
-
-
-def _read_parents(events: Events) -> Iterator[tuple[Process, Process]]:
-    """Yield processes with those that began them."""
-    for kind, child, process, parent in (
-        (Kind.STATEDUMP, "tid", "pid", "ppid"),
-        (Kind.FORK, "child_tid", "child_pid", "parent_pid"),
-    ):
-        wanted = [i for i, one in enumerate(events.classes) if one.kind == kind]
-        rows = np.flatnonzero(np.isin(events.event_class, wanted))
-        tid, mine, whose = (events.column(rows, name) for name in (child, process, parent))
-        leads = np.flatnonzero((tid == mine) & (whose > 0) & (mine > 0))
-        host = hosts_of(events, rows[leads]).tolist()
-        yield from zip(
-            zip(host, mine[leads].tolist(), strict=True),
-            zip(host, whose[leads].tolist(), strict=True),
-            strict=True,
-        )

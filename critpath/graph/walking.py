@@ -61,7 +61,7 @@ def walk_paths(
         pieces=pieces,
     ):
         longest = int(np.diff(paths.paths.start).max(initial=0))
-        explained = tell_kin(paths, replayed.workers, replayed.events)
+        explained = tell_kin(paths, replayed)
         explained = _explain_waits(explained, replayed, recording)
         if replayed.functions is not None:
             explained = name_functions(explained, replayed.functions, *recording.functions)

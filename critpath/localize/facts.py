@@ -37,7 +37,7 @@ from critpath.model import (
 )
 from critpath.model.details import NO_DETAIL, Detail, word_detail
 from critpath.model.stacks import is_helper
-from critpath.model.vectors import host_of, name_family
+from critpath.model.vectors import host_of, may_hold_id, name_family
 from critpath.schema.causes import (
     OF_STATE,
     CauseKind,
@@ -217,7 +217,8 @@ def state_facts(
         held = "" if most.others and OF_STATE[state][-1].most else detail.peer
         peer = (reason.rival if reason else "") or held or peer
     rivals = _name_rivals(alike, symbol, cause.positions, counts)
-    kin = detail.kin if name_family(peer) == name_family(detail.peer) else ""
+    own = bool(symbol.role) and not detail.peer  # what that thread itself is
+    kin = detail.kin if own or name_family(peer) == name_family(detail.peer) else ""
     if rivals:
         first = rivals[0]
         peer, kin = (first.name, first.kin) if first.share >= FACTS.half else ("", "")
@@ -321,13 +322,14 @@ def _name_rivals(
 def _name_threads(alike: Sequence[Finding], symbol: Symbol, executions: int) -> str:
     """Return the name that threads have, or their family's, or what their role is called.
 
-    A number in a name may be an id: that of one thread is its name only where it was that thread
-    in each execution.
+    A long number in a name may be an id: that of one thread is its name only where it was that
+    thread in each execution.  What several threads are called alike is no id: ``python3``.
     """
     found = [f for f in alike if f.comm and f.symbol == symbol]
     names, seen = {f.comm for f in found}, {f.position for f in found}
-    one = len({f.tid for f in found}) == 1 and len(seen) >= executions
-    if len(names) > 1 or (symbol.role and not one):
+    known_of_all = len({f.tid for f in found}) > 1 or len(seen) >= executions
+    perhaps_id = not known_of_all and any(map(may_hold_id, names))
+    if len(names) > 1 or (symbol.role and perhaps_id):
         names = {name_family(name) for name in names}
     return names.pop() if len(names) == 1 else symbol.role
 

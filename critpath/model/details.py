@@ -97,7 +97,8 @@ class Detail(NamedTuple):
     why : str
         What else is known: nothing ran instead, why no wake is known, who has no memory.
     kin : str
-        What the peer is to the thread that waited: a `Kin`.
+        What the peer is to the thread that waited: a `Kin`.  Where there is no peer, what the
+        thread itself is to the execution's own, if it is of the same name or process, or a child.
     others : bool
         Of several segments: it holds no more than half, the rest is of others.
     """

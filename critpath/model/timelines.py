@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -433,6 +433,8 @@ class ReplayedRecording:
         Of several hosts, what they sent each other.
     functions : FunctionSpans or None
         Where functions of Python were recorded.
+    parents : mapping of (int, int) to (int, int)
+        Which process (host, pid) began each, as far as that is known.
     """
 
     events: Events
@@ -448,6 +450,7 @@ class ReplayedRecording:
     receipts: tuple[tuple[int, int, int, int], ...] = ()
     messages: Messages | None = None
     functions: FunctionSpans | None = None
+    parents: Mapping[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
 
     def close(self) -> None:
         """Free what the blocks take."""

@@ -64,6 +64,11 @@ def name_family(name: str) -> str:
     return _NUMBER.sub("#", own) + host
 
 
+def may_hold_id(name: str) -> bool:
+    """Tell whether a thread's name has a number that is long enough to be an id."""
+    return re.search(r"\d{3}", split_host(name)[0]) is not None
+
+
 def show_family(name: str) -> str:
     """Return a family's or a role's name as people read it: ``iou-wrk-*``, ``GC Thread*``.
 

@@ -632,7 +632,7 @@ def _doubt(document: ComparisonDocument) -> tuple[str, str]:
         if found := look(document):
             return found
     first = document.reasons[0] if document.reasons else "the recordings do not tell"
-    return first, "Record more runs."
+    return first.removesuffix(": record more runs"), "Record more runs."
 
 
 def _lost(document: ComparisonDocument) -> tuple[str, str] | None:

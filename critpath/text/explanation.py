@@ -14,9 +14,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from critpath.model import RUNNING, State
-from critpath.model.details import NO_DETAIL, SOFTIRQS, Detail
+from critpath.model.details import NO_DETAIL, SOFTIRQS, Detail, Kin
 from critpath.model.stacks import is_helper
-from critpath.model.vectors import show_family
+from critpath.model.vectors import name_family, show_family
 from critpath.schema.causes import KERNEL_TIMERS, CauseKind, evidence_of
 from critpath.schema.parameters.text import WORDS
 from critpath.text.page import noun_of
@@ -27,6 +27,7 @@ from critpath.text.phrases import (
     in_function,
     listed,
     location,
+    name_kin,
     name_kind,
     quoted,
     rival_name,
@@ -709,7 +710,20 @@ def _say_then_cpu(told: _Telling) -> str:
 @_slot
 def _say_name(told: _Telling) -> str:
     """Name the thread that is waited for."""
-    return quoted(peer_name(told.facts))
+    return _name_kin(told) or quoted(peer_name(told.facts))
+
+
+def _name_kin(told: _Telling) -> str:
+    """Name a thread that is a child, or else would be taken for who waits; "" for others."""
+    facts, name = told.facts, peer_name(told.facts)
+    if evidence_of(State[facts.state]) == "rival" or not facts.role:  # it is about a third one
+        return ""
+    if facts.kin == Kin.THREAD:
+        mine = {row for (row,) in told.document.rows("sample", "comm")}
+        same = name_family(facts.comm) in map(name_family, mine)
+        return f"another thread of {told['their']} own called {quoted(name)}" if same else ""
+    several = "*" in name and facts.kin != Kin.CHILD
+    return "" if several else name_kin(name, facts.kin, told["their"])
 
 
 @_slot
@@ -729,6 +743,8 @@ def _say_through(told: _Telling) -> str:
 def _say_threads(told: _Telling) -> str:
     """Name the thread, or threads, as such."""
     name = peer_name(told.facts)
+    if kin := _name_kin(told):
+        return kin
     return f"threads {quoted(name)}" if "*" in name else f"thread {thread_name(name)}"
 
 

@@ -158,6 +158,12 @@ _KIN: Final[dict[str, str]] = {
 }
 
 
+def name_kin(name: str, kin: str, their: str) -> str:
+    """Return how a child, or a namesake in another process, is called; "" for who is neither."""
+    words = _KIN[kin] if kin in {Kin.CHILD, Kin.SIBLING, Kin.NAMESAKE} else ""
+    return words.format(quoted(name), their=their)
+
+
 def rival_name(name: str, kin: str, their: str) -> str:
     """Return how a thread is called that had the cpu: with what it is to who waited."""
     return _KIN.get(kin, "{}").format(quoted(show_family(name)), their=their)

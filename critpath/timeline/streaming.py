@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from critpath import clocks, requests
 from critpath.errors import UnreadableError
-from critpath.executions import Prefilter
+from critpath.executions import Prefilter, hosts_of
 from critpath.model import (
     BlockStore,
     Events,
@@ -322,7 +322,30 @@ def _replay_once(
         receipts=receipts,
         messages=messages,
         functions=functions.finish(events.end),
+        parents=read_parents(events),
     )
+
+
+def read_parents(events: Events) -> dict[tuple[int, int], tuple[int, int]]:
+    """Return which process began each, as forks and the statedump say: host and process id."""
+    return dict(_iter_parents(events))
+
+
+def _iter_parents(events: Events) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
+    for kind, child, process, parent in (
+        (Kind.STATEDUMP, "tid", "pid", "ppid"),
+        (Kind.FORK, "child_tid", "child_pid", "parent_pid"),
+    ):
+        wanted = [i for i, one in enumerate(events.classes) if one.kind == kind]
+        rows = np.flatnonzero(np.isin(events.event_class, wanted))
+        tid, mine, whose = (events.column(rows, name) for name in (child, process, parent))
+        leads = np.flatnonzero((tid == mine) & (whose > 0) & (mine > 0))
+        host = hosts_of(events, rows[leads]).tolist()
+        yield from zip(
+            zip(host, mine[leads].tolist(), strict=True),
+            zip(host, whose[leads].tolist(), strict=True),
+            strict=True,
+        )
 
 
 def read_timelines(source: Path, reader: str = "auto") -> tuple[Events, Timelines]:

@@ -111,3 +111,14 @@ def test_faster_is_what_would_be_slower_the_other_way(before, after, faster):
     back = compare(*sets[::-1], CompareSettings(permutations=999))
     assert found.detection.faster == faster
     assert back.verdict == "anomaly" or not faster
+
+
+def test_what_strangers_took_of_sets_that_took_turns_is_slower_by_the_machine():
+    """No run confirms a burst; that they were slower, and by whom, is known all the same."""
+    normal = [f"r300 k{10 + i % 3} r40" for i in range(30)]
+    sample = [f"r300 k{200 + i % 7} r40" for i in range(30)]
+    found = compare(draw(normal), draw(sample), CompareSettings(permutations=999))
+    assert found.verdict == "by_machine"
+    assert [one.name for one in found.detection.weather.rivals] == ["helper"]
+    longer = compare(draw(normal), draw(["r600 k20 r40"] * 30), CompareSettings(permutations=999))
+    assert longer.verdict == "anomaly"

@@ -13,12 +13,31 @@ from building import build
 
 from critpath.graph.execution_graph import critical_paths
 from critpath.graph.kin import tell_kin
-from critpath.model import Executions, Kind, PathSet, State
+from critpath.model import BlockList, Executions, Kind, PathSet, ReplayedRecording, State
 from critpath.model.details import NO_DETAIL, Detail, Kin, is_of_program, name_detail
 from critpath.timeline.replay import replay
+from critpath.timeline.streaming import read_parents
 
 MS = 1_000_000
 WAITER, RIVAL = 10, 30
+
+
+def told_kin(rows, waiter, subject):
+    """Return the path of a thread, as one of an execution that a thread may be another's."""
+    events = build(rows)
+    timelines = replay(events)
+    worker = np.flatnonzero(timelines.workers.tid == waiter)
+    begin, end = np.array([0]), np.array([60 * MS])
+    paths = critical_paths(timelines, worker, begin, end)
+    of = Executions(("one",), begin, end, np.array([subject]), np.array([0]), ("x",), ("",))
+    no = np.zeros(1, np.bool_)
+    made = PathSet(of, paths, np.zeros(1, np.int64), ("here",), "thread", (), no)
+    replayed = ReplayedRecording(
+        *(events.without_rows(), BlockList(), timelines.workers, timelines.processors),
+        *(0, (), (), ()),
+        parents=read_parents(events),
+    )
+    return tell_kin(made, replayed).paths
 
 
 def kin_of(*known, waiter=WAITER, subject=WAITER, rival=RIVAL):
@@ -37,15 +56,7 @@ def kin_of(*known, waiter=WAITER, subject=WAITER, rival=RIVAL):
     if waiter == subject:
         del rows[-2:]
         rows.append((60 * MS, 0, Kind.SWITCH, (waiter, 0, 0)))
-    events = build(rows)
-    timelines = replay(events)
-    worker = np.flatnonzero(timelines.workers.tid == waiter)
-    begin, end = np.array([0]), np.array([60 * MS])
-    paths = critical_paths(timelines, worker, begin, end)
-    of = Executions(("one",), begin, end, np.array([subject]), np.array([0]), ("x",), ("",))
-    no = np.zeros(1, np.bool_)
-    made = PathSet(of, paths, np.zeros(1, np.int64), ("here",), "thread", (), no)
-    told = tell_kin(made, timelines.workers, events).paths
+    told = told_kin(rows, waiter, subject)
     waits = np.flatnonzero((told.state == State.WAIT_CPU) & (told.end == 50 * MS))
     [kin] = {told.details[code].kin for code in told.detail[waits]}
     return kin
@@ -111,6 +122,36 @@ def test_a_worker_of_the_kernel_is_a_thread_of_the_process_that_it_works_for():
         (Kind.SWITCH, (WAITER, 1, 0)),
     ]
     assert kin_of(*known) == Kin.THREAD
+
+
+@pytest.mark.parametrize(
+    ("known", "kin"),
+    [
+        ([was(WAITER, WAITER, 1), was(RIVAL, WAITER, 1)], Kin.THREAD),
+        ([was(WAITER, WAITER, 1), was(RIVAL, RIVAL, WAITER)], Kin.CHILD),
+        ([was(5, 5, 1, "t5"), was(WAITER, WAITER, 5), was(RIVAL, RIVAL, 5)], Kin.SIBLING),
+        ([was(WAITER, WAITER, 1), was(RIVAL, RIVAL, 2)], Kin.NAMESAKE),
+        # Nobody takes it for the execution's own: it is nothing to tell.
+        ([was(WAITER, WAITER, RIVAL), was(RIVAL, RIVAL, 1)], Kin.UNKNOWN),
+    ],
+)
+def test_what_a_thread_is_that_is_waited_for(known, kin):
+    """A thread sleeps until another, which runs on another cpu, wakes it."""
+    rows = [
+        *((i, 0, *one) for i, one in enumerate(known)),
+        (100, 0, Kind.SWITCH, (0, 0, WAITER)),
+        (200, 1, Kind.SWITCH, (0, 0, RIVAL)),
+        (10 * MS, 0, Kind.SWITCH, (WAITER, 1, 0)),
+        (50 * MS, 1, Kind.WAKING, (WAITER, 0)),
+        (50 * MS + 10, 0, Kind.SWITCH, (0, 0, WAITER)),
+        (60 * MS, 0, Kind.SWITCH, (WAITER, 0, 0)),
+    ]
+    told = told_kin(rows, WAITER, WAITER)
+    [kin_of_it] = {
+        told.details[code].kin for code in told.detail[(told.tid == RIVAL) & (told.state == 1)]
+    }
+    assert kin_of_it == kin
+    assert {told.details[code].kin for code in told.detail[told.tid == WAITER]} == {""}
 
 
 def test_who_is_of_the_program():
