@@ -27,9 +27,7 @@ if TYPE_CHECKING:
         SETTINGS,
         Settings,
         WrongValueError,
-        compare_settings,
         effective,
-        reading_options,
     )
     from critpath.commands.sources import check_inputs, require_executions
 else:

@@ -23,8 +23,6 @@ from critpath.commands.settings import (
     READING,
     RUNNING,
     Settings,
-    compare_settings,
-    reading_options,
     whole,
 )
 from critpath.commands.sources import check_inputs, messages_of, require_executions
@@ -106,7 +104,7 @@ def _update(arguments: argparse.Namespace, settings: Settings) -> int:
             baseline,
             arguments.file,
             parts,
-            compare_settings(settings),
+            settings.for_comparing(),
             version=__version__,
             executions=arguments.executions,
             sessions=arguments.sessions,
@@ -134,7 +132,7 @@ def _extract(recordings: Sequence[Path], settings: Settings, progress: Progress)
 
     parts = flow.extract_each(
         recordings,
-        **reading_options(settings),
+        **settings.for_reading(),
         jobs=settings["jobs"],
         progress=progress,
     )

@@ -21,7 +21,6 @@ from critpath.commands.settings import (
     READING,
     RUNNING,
     Settings,
-    compare_settings,
     whole,
 )
 from critpath.commands.sources import check_inputs, extract_sources
@@ -77,7 +76,7 @@ def _calibrate(arguments: argparse.Namespace, settings: Settings) -> Calibration
     with Progress(quiet=settings["quiet"]) as progress:
         return detect.calibrate(
             extract_sources(arguments.normal, settings, progress),
-            compare_settings(settings),
+            settings.for_comparing(),
             splits=arguments.splits,
             progress=progress,
         )

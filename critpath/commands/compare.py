@@ -22,7 +22,6 @@ from critpath.commands.settings import (
     READING,
     RUNNING,
     Settings,
-    compare_settings,
 )
 from critpath.commands.sources import check_inputs, extract_sources
 from critpath.errors import (
@@ -210,4 +209,4 @@ def compare_sources(
             ) from None
         sets = before, after
         progress("comparing")
-        return flow.compare(*sets, compare_settings(settings), progress=progress, flame=flame)
+        return flow.compare(*sets, settings.for_comparing(), progress=progress, flame=flame)

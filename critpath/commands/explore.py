@@ -19,7 +19,7 @@ from critpath.commands.output import (
     write_together,
 )
 from critpath.commands.reports import is_saved, load_comparison
-from critpath.commands.settings import LINKING, READING, RUNNING, Settings, reading_options, whole
+from critpath.commands.settings import LINKING, READING, RUNNING, Settings, whole
 from critpath.commands.sources import check_inputs, messages_of, require_executions
 from critpath.errors import UsageError
 from critpath.units import plural
@@ -103,7 +103,7 @@ def _explore(arguments: argparse.Namespace, settings: Settings) -> tuple[PathSet
         two = len(arguments.trace) == 2
         sets = flow.extract_groups(
             [[one] for one in arguments.trace] if two else [arguments.trace],
-            **reading_options(settings),
+            **settings.for_reading(),
             jobs=settings["jobs"],
             progress=progress,
         )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from critpath.commands.declared import flag, option
 from critpath.commands.output import STDOUT, Progress, as_asked, check_outputs, hint, warn
-from critpath.commands.settings import READING, RUNNING, Settings, reading_options
+from critpath.commands.settings import READING, RUNNING, Settings
 from critpath.commands.sources import check_inputs, messages_of, require_executions
 from critpath.errors import UsageError
 from critpath.processes import begin_early
@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
     out = Path(arguments.output)
     how = model.ExtractSettings(
-        **reading_options(settings),
+        **settings.for_reading(),
     )
 
     def require(paths: PathSet) -> None:

@@ -568,6 +568,28 @@ class Settings:
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
 
+    def for_reading(self) -> dict[str, Any]:
+        """Return how sources are read, as `critpath.flow.extract` is called with it."""
+        return {
+            "specification": self["execution"],
+            "reader": self["reader"],
+            "interrupts": self["interrupts"],
+            "max_memory": self["max-memory"],
+        }
+
+    def for_comparing(self) -> CompareSettings:
+        """Return what `critpath.flow.compare` is called with."""
+        from critpath.model import CompareSettings  # noqa: PLC0415 - numpy
+
+        options = {name.replace("-", "_"): self[name] for name in (*COMPARING, "interrupts")}
+        gates = dict(options.pop("gate"))
+        percentile = gates.get("percentile")
+        return CompareSettings(
+            **options,
+            percentile=None if percentile is None else float(percentile[1:]) / 100,
+            sessions=gates.get("sessions") != "off",
+        )
+
     def lines(self) -> list[str]:
         """Return one line per setting, as TOML with the origin as a comment."""
         texts = {name: _as_toml(name, value) for name, value in self.values.items()}
@@ -589,30 +611,6 @@ def _as_toml(name: str, value: Any) -> str:
     if name in {"floor", "session-spread"} and not isinstance(value, str) and value >= 1:
         value = f"{100 * value:g}%"  # as it can be read back
     return f"{name} = {json.dumps(value)}" if value is not None else f"# {name} is not set"
-
-
-def reading_options(settings: Settings) -> dict[str, Any]:
-    """Return how sources are read, as `critpath.flow.extract` is called with it."""
-    return {
-        "specification": settings["execution"],
-        "reader": settings["reader"],
-        "interrupts": settings["interrupts"],
-        "max_memory": settings["max-memory"],
-    }
-
-
-def compare_settings(settings: Settings) -> CompareSettings:
-    """Return what `critpath.flow.compare` is called with."""
-    from critpath.model import CompareSettings  # noqa: PLC0415 - numpy
-
-    options = {name.replace("-", "_"): settings[name] for name in (*COMPARING, "interrupts")}
-    gates = dict(options.pop("gate"))
-    percentile = gates.get("percentile")
-    return CompareSettings(
-        **options,
-        percentile=None if percentile is None else float(percentile[1:]) / 100,
-        sessions=gates.get("sessions") != "off",
-    )
 
 
 def effective(given: Mapping[str, Any], config: Path | None, start: Path) -> Settings:

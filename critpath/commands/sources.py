@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from critpath.commands.settings import Settings, reading_options
+from critpath.commands.settings import Settings
 from critpath.errors import InconclusiveError, UnreadableError
 from critpath.units import plural
 
@@ -22,7 +22,7 @@ def extract_sources(
     """Extract the paths of sources, read as the settings say; there has to be an execution."""
     from critpath import flow  # noqa: PLC0415 - numpy and the stages
 
-    options = {"jobs": settings["jobs"], **reading_options(settings), **more}
+    options = {"jobs": settings["jobs"], **settings.for_reading(), **more}
     paths = flow.extract(sources, progress=progress, **options)
     require_executions(paths, sources)
     return paths

@@ -127,17 +127,7 @@ class Counts(Table):
 
     def table_columns(self) -> Mapping[str, Column]:
         """Return a row per document and term that occurs in it."""
-        at = self.document
-        return {
-            "document": Column(at),
-            "scope": Column(self.scope[at], self.scopes or ("",)),
-            "begin_ns": Column(self.begin[at]),
-            "end_ns": Column(self.end[at]),
-            "lossy": Column(self.lossy[at]),
-            "term": Column(self.term, self.vocabulary or ("",)),
-            "count": Column(self.count),
-            **({"execution": Column(at, self.executions)} if self.executions else {}),
-        }
+        return _rows_of_terms(self, {}, {"count": Column(self.count)})
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -218,18 +208,26 @@ class Signatures(Table):
 
     def table_columns(self) -> Mapping[str, Column]:
         """Return a row per document and term that occurs in it."""
-        at = self.document
-        return {
-            "document": Column(at),
-            "scope": Column(self.scope[at], self.scopes or ("",)),
-            "begin_ns": Column(self.begin[at]),
-            "end_ns": Column(self.end[at]),
-            "lossy": Column(self.lossy[at]),
-            "quiet": Column(self.quiet[at]),
-            "term": Column(self.term, self.vocabulary or ("",)),
-            "weight": Column(self.weight),
-            **({"execution": Column(at, self.executions)} if self.executions else {}),
-        }
+        quiet = {"quiet": Column(self.quiet[self.document])}
+        return _rows_of_terms(self, quiet, {"weight": Column(self.weight)})
+
+
+def _rows_of_terms(
+    table: Counts | Signatures, judged: Mapping[str, Column], figure: Mapping[str, Column]
+) -> dict[str, Column]:
+    """Return what both tables have of a row, and what one alone has of its document and term."""
+    at = table.document
+    return {
+        "document": Column(at),
+        "scope": Column(table.scope[at], table.scopes or ("",)),
+        "begin_ns": Column(table.begin[at]),
+        "end_ns": Column(table.end[at]),
+        "lossy": Column(table.lossy[at]),
+        **judged,
+        "term": Column(table.term, table.vocabulary or ("",)),
+        **figure,
+        **({"execution": Column(at, table.executions)} if table.executions else {}),
+    }
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,9 +18,7 @@ from critpath.commands import (
     SETTINGS,
     Settings,
     WrongValueError,
-    compare_settings,
     effective,
-    reading_options,
 )
 from critpath.errors import EXIT_INTERNAL, CritpathError, UsageError
 from critpath.units import safe_text
@@ -128,7 +126,7 @@ class Gate:
         with self._errors_fail():
             chosen = self._settings(settings)
             sets = [_join_parts(_extract([Path(place)], chosen)) for place in (normal, sample)]
-            comparison = flow.compare(sets[0], sets[1], compare_settings(chosen))
+            comparison = flow.compare(sets[0], sets[1], chosen.for_comparing())
             return self._judge(comparison)
 
     @contextmanager
@@ -214,12 +212,12 @@ class Gate:
             return None
         if not (self.update or self.accept):
             normal = _join_parts(_extract([file], settings))
-            return flow.compare(normal, _join_parts(parts), compare_settings(settings))
+            return flow.compare(normal, _join_parts(parts), settings.for_comparing())
         outcome = flow.update(
             load_baseline(file),
             file,
             parts,
-            compare_settings(settings),
+            settings.for_comparing(),
             version=__version__,
             executions=_EXECUTIONS,
             sessions=_SESSIONS,
@@ -299,7 +297,7 @@ def _extract(sources: Sequence[Path], settings: Settings) -> list[PathSet]:
 
     check_inputs(sources)
     with read.decide_hosts(settings["hosts"]):
-        parts = flow.extract_each(sources, **reading_options(settings))
+        parts = flow.extract_each(sources, **settings.for_reading())
     for part in parts:
         require_executions(part, part.sources)
     return parts

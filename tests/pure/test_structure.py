@@ -153,7 +153,6 @@ VERBS: Final = 4
 WIDER: Final = {
     "clocks": 5,
     "cluster": 9,
-    "commands": 6,
     "detect": 14,
     "engines": 8,
     "executions": 13,
