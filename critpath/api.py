@@ -25,6 +25,7 @@ from typing import (
 )
 
 from critpath.documents import (
+    Because,
     CalibrationDocument,
     CauseEntry,
     CauseFacts,
@@ -549,13 +550,18 @@ def _plain(hint: Any) -> Any:
 
 
 def _fact_columns(values: Sequence[CauseFacts | None]) -> dict[str, Column]:
-    """Return a column ``facts_...`` of every fact that is no list."""
-    return {
+    """Return a column ``facts_...`` of every fact that is no list, of `because` one for a part."""
+    due = [one.because if one else None for one in values]
+    parts = {
+        f"facts_because_{name}": column_of([getattr(of, name, None) for of in due], hint | None)
+        for name, hint in get_type_hints(Because).items()
+    }
+    return parts | {
         f"facts_{name}": column_of(
             [getattr(one, name, None) for one in values], _plain(hint) | None
         )
         for name, hint in get_type_hints(CauseFacts).items()
-        if get_origin(hint) is not list
+        if get_origin(hint) is not list and name != "because"
     }
 
 

@@ -117,6 +117,7 @@ STARTS: Final = (
         "{made} --cases normal-2 --only machine.p* --results {made}/r.json --summary {made}/s.json",
     ),
     Start("recording/flight.py", "--seconds 2 --faults slow", "kernel redis-server"),
+    Start("recording/hints.py", "nap", "kernel", (0, 1)),
     Start("recording/kills.py", "budget --times 1 --json {made}/kills.json", "kernel"),
     Start("recording/many.py", "--files 50 --classes 100", "kernel"),
     Start("recording/overhead.py", "{made} --seconds 1 --targets 5 --loads steady", "kernel"),

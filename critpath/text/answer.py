@@ -170,7 +170,7 @@ def describe_hints(document: ComparisonDocument) -> list[str]:
 _OPTIONS: Final = {
     "io": ("--profile io", "names the disk, and whose requests kept it busy"),
     "locks": ("--profile locks", "names who has the lock, if the sleeps are for one"),
-    "syscalls": ("--profile syscalls", "tells what they run from what the kernel runs for them"),
+    "syscalls": ("--profile syscalls", "tells system calls from their own code"),
     "calls": ("--profile syscalls, --files", "names the call that they sleep in, and its peer"),
     "functions": ("--stacks auto", "names the functions"),
     "files": ("--stacks auto, --files", "names the code, and the file"),
@@ -186,8 +186,8 @@ def _choose_options(kind: CauseKind, facts: CauseFacts, known: set[str]) -> list
     calls = bool(known & {"syscalls", "full"})
     own = bool(known & {kind.profile, "full"})
     if kind.id == "own-code":
-        known_whose = calls or facts.location or find_whose_code(facts)
-        return [*([] if known_whose else ["syscalls"]), "functions"]
+        asked = find_whose_code(facts) in {"", "kernel"} and not (calls or facts.location)
+        return [*(["syscalls"] if asked else []), "functions"]
     if kind.id == "system-call":
         return ["functions"]
     if kind.id == "disk":

@@ -802,7 +802,9 @@ def _say_meanwhile_or_besides(told: _Telling) -> str:
 def _say_mostly(told: _Telling) -> str:
     """Say what trips were mostly, if not running."""
     most = _did_mostly(told)
-    return "" if most in {"", PHRASES[State.RUN].which_was} else f", mostly {most}"
+    if most in {"", PHRASES[State.RUN].which_was}:
+        return ""
+    return f", {'' if ' and ' in most else 'mostly '}{most}"
 
 
 @_slot
@@ -821,11 +823,15 @@ def _did_mostly(told: _Telling) -> str:
             (finding.contribution or 0.0, finding)
         )
     times = {state: sum(time for time, _ in of) for state, of in found.items()}
-    most = max(times, key=times.__getitem__, default=None)
-    if most is None or 2 * times[most] <= sum(times.values()):
+    # What waits for a CPU delayed is what it did: these are not what the trips are for.
+    work = {state: time for state, time in times.items() if evidence_of(state) == "growth"}
+    most = max(work, key=work.__getitem__, default=None)
+    if most is None or 2 * work[most] <= sum(work.values()) or work[most] <= 0:
         return ""
-    if evidence_of(most) != "growth":  # the machine's weather, or not seen
-        return ""
+    if 2 * work[most] <= sum(times.values()):
+        about = most.name == told.facts.state and most != State.RUN
+        delayed = about and times.get(State.WAIT_CPU, 0.0) > 0
+        return f"{PHRASES[most].which_was} and waiting for a CPU" if delayed else ""
     timer = max(found[most], key=lambda each: each[0])[1].detail
     if most == State.WAIT_TIMER and timer in KERNEL_TIMERS:
         return f"waiting for {_name_timer(timer)}"

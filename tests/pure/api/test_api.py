@@ -66,6 +66,8 @@ def test_records_are_sequences_and_tables(answer):
     frame = causes.to_pandas()
     assert frame["executions"].tolist() == [4, 1, 2]
     assert frame["contribution"][0] == causes[0].contribution
+    due = [name for name in frame.columns if name.startswith("facts_because_")]
+    assert frame[due].sum(axis=1).tolist() == [round(cause.contribution) for cause in causes]
     executions = answer.executions
     assert [sum(e.set == name for e in executions) for name in ("normal", "sample")] == [105, 11]
     arrow = executions.to_arrow()

@@ -465,6 +465,20 @@ def test_who_is_waited_for_is_told_from_others_of_its_name(told, comm, kin, word
     assert f"wait 11.3 ms instead of 1.9 ms for {words} running" in describe_cause(document, cause)
 
 
+def test_what_it_did_is_told_where_waits_for_a_cpu_delayed_it(told):
+    document, cause = told(
+        state="WAIT_DISK", role="iou-wrk-#", comm="iou-wrk-#", counted="trips", count_before=1.0,
+        count_after=10.0,
+    )  # fmt: skip
+    disk, *rest = (document.findings[index] for index in cause.findings)
+    disk.state, disk.contribution = "WAIT_DISK", 3.0 * MS
+    for other in rest:
+        other.state, other.contribution = "WAIT_CPU", 8.0 * MS
+    assert rest
+    said = describe_cause(document, cause)
+    assert said.endswith("instead of 1.9 ms, waiting for the disk and waiting for a CPU")
+
+
 @pytest.mark.parametrize(
     ("label", "noun", "name"),
     [
