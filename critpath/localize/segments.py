@@ -165,7 +165,8 @@ def select_executions(comparison: Analysis, limit: int) -> tuple[list[int], int]
     alone = comparison.knows_affected or (
         over[marked].sum() >= most * over[whole].sum() and not _others_too(comparison, marked)
     )
-    if comparison.detection.flagged and not (len(marked) and alone):
+    slower = comparison.detection.flagged or comparison.verdict == "by_machine"
+    if slower and not (len(marked) and alone):
         marked = np.flatnonzero(((over > 0) | _have_the_change(comparison)) & whole)
     sign = -1 if len(marked) or not is_faster(comparison) else 1
     if sign > 0:
