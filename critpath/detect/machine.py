@@ -91,6 +91,14 @@ class _TypeGroup:
         chosen = [s.state in _QUEUES and s.role != but for s in self.symbols]
         return float((after - before)[np.array(chosen, np.bool_)].sum())
 
+    def more_trips(self) -> list[tuple[str, float]]:
+        """Return by how much more often each other thread is asked."""
+        of = self.trips
+        if of is None:
+            return []
+        rise = of.sample.mean(axis=0) - of.normal.mean(axis=0)
+        return [*zip(of.roles, rise.tolist(), strict=True)]
+
     def sum_role(self, role: str) -> tuple[_RoleTimes, _RoleTimes]:
         """Return what a thread does of an execution, on average before and after."""
         waits = _find_among(self.symbols, INTERFERENCE)
@@ -349,13 +357,29 @@ def _more_trips(group: _TypeGroup, least: float) -> Iterator[_FoundSign]:
             continue
         times = group.sum_role(role)
         each = [t.work / c for t, c in zip(times, (before, after), strict=True) if c > 0]
-        brought = group.add_waits(role, more * min(each))
+        brought = group.add_waits(role, more * min(each)) + _prepared(group, role, more)
         if brought >= least and brought > 0 and is_surely_more(*counts):
             effect = brought * group.share
             yield _FoundSign(
                 _make_sign("count", asked.name, group.label, before, after, effect),
                 *(brought, group.added, group.share),
             )
+
+
+def _prepared(group: _TypeGroup, role: str, more: float) -> float:
+    """Return what others ran longer to ask a thread so much more often, with its waits.
+
+    Who asks runs once more for each: no more of its time is counted than it runs more often.
+    """
+    before, after = (c.mean(axis=0) for c in group.counts)
+    asked = {name for name, rise in group.more_trips() if rise >= MACHINE.least_rise}
+    found = 0.0
+    for i, symbol in enumerate(group.symbols):
+        rise = float(after[i] - before[i])
+        if symbol.state in RUNNING and symbol.role not in {role, *asked} and rise > 0:
+            work = max(float(group.longer[i]), 0.0) * min(more / rise, 1.0, rise / more)
+            found += group.add_waits(symbol.role, work)
+    return found
 
 
 def _shared_out(time: float, rise: F64) -> F64:
