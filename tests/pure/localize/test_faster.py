@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from critpath.detect.verdict import may_be_faster
 from critpath.localize.segments import is_faster
 from critpath.model import State, Symbol
 from critpath.text import answer
@@ -32,10 +33,11 @@ def test_headline_and_causes_agree(high, fall, waits, apart, faster):
         flagged=False,
         floor=50.0,
         apart=apart,
+        faster=None,
         states=[waited, SimpleNamespace(**total)],
         by_symbol=[(Symbol(State.WAIT_CPU), waited)],
     )
-    assert is_faster(SimpleNamespace(detection=detection, apart=apart)) is faster
+    assert may_be_faster(detection, apart=apart) is faster
     total["effect_high"] = high if high == high else None  # noqa: PLR0124 - not a number
     document = SimpleNamespace(
         symbols=[SimpleNamespace(state="WAIT_CPU")],
@@ -45,4 +47,8 @@ def test_headline_and_causes_agree(high, fall, waits, apart, faster):
         ],
         detection=detection,
     )
-    assert answer._faster_in_all(document) is faster
+    assert answer._faster_in_all(document) is faster  # of a file of earlier versions
+    for known in (True, False):
+        detection.faster = known
+        assert is_faster(SimpleNamespace(detection=detection)) is known
+        assert answer._faster_in_all(document) is known
