@@ -210,3 +210,7 @@ class CauseEntry(Part):
     facts: Annotated[
         CauseFacts | None, doc("what the sentence says, for programs; null in older files")
     ] = None
+    probability: Annotated[
+        Maybe,
+        doc("how likely it is what made them slower; null for what takes less, and in old files"),
+    ] = None

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from critpath.documents.base import as_float, change
 from critpath.localize.because import NOBODY, OWN, STRANGERS, find_class, take_work_apart
@@ -30,7 +30,7 @@ from critpath.model import (
 from critpath.model.details import IDLE, family_of, word_detail
 from critpath.model.vectors import name_family
 from critpath.schema.causes import evidence_of
-from critpath.schema.parameters.localize import CAUSES, FINDINGS, WAITS
+from critpath.schema.parameters.localize import CAUSES, EVIDENCE, FINDINGS, WAITS
 
 
 @dataclass(frozen=True)
@@ -146,6 +146,12 @@ def group_causes(
             small = abs(weight.whole) < CAUSES.minor * abs(excess)
             cause.minor = bool(number) and sign * weight.whole < largest and small
             cause.weight = weight
+            cause.probability = find_probability(
+                *(members, reason, counts),
+                examined=len(executions),
+                excess=lost,
+                decisive=weight.decisive,
+            )
             cause.facts = state_facts(
                 *(cause, members, total, counts),
                 quota=quota,
@@ -428,6 +434,85 @@ def _find_newcomer(members: Sequence[Member], symbol: Symbol, counts: StepCounts
     held.pop("", None)
     most = max(sorted(held), key=held.__getitem__, default="")
     return most if most and held[most] >= CAUSES.good_part * whole else ""
+
+
+# How likely a cause is the one: evidence that adds up, fitted to faults that are known.
+
+_BITS: Final = 4.0  # technical: below a sixteenth of the excess a share tells nothing
+
+
+class Evidence(NamedTuple):
+    """What is known of a cause; more of any of it never speaks against the cause.
+
+    Ratios of counts and of times, how far apart executions are, and whether it was observed
+    told nothing besides (``evaluation/weather/fit.py``).
+
+    Attributes
+    ----------
+    share : float
+        Of the excess, that it explains: bits above a sixteenth.
+    borne_out : float
+        Share of the executions that were examined.
+    absent : float
+        1 where normal executions do not have it.
+    work : float
+        1 where it is work, or done more often, or a wait for a cpu that somebody had who is not
+        there normally: 0 for weather that is always there.
+    decisive : float
+        1 where the verdict rests on its state.
+    """
+
+    share: float
+    borne_out: float
+    absent: float
+    work: float
+    decisive: float
+
+
+def find_evidence(
+    members: Sequence[Member],
+    reason: Reason | None,
+    counts: StepCounts | None,
+    *,
+    examined: int,
+    excess: float,
+    decisive: bool,
+) -> Evidence:
+    """Return what is known of a cause, of so many executions with so much of an excess."""
+    positions = sorted({m.finding.position for m in members})
+    whole = math.fsum(m.finding.contribution for m in members)
+    symbol = reason.symbol if reason else main_member(members).counts_as
+    often = count_rise(members) is not None or bool(reason and reason.counts)
+    newcomer = bool(reason and reason.rival)
+    growth = counts.growth(symbol, positions) if counts else None
+    return Evidence(
+        share=_BITS + math.log2(min(max(whole / excess, 2.0**-_BITS), 1.0)),
+        borne_out=len(positions) / max(examined, 1),
+        absent=float(growth is not None and growth.before == 0 < growth.after),
+        work=float(evidence_of(symbol.state) != "rival" or often or newcomer),
+        decisive=float(decisive),
+    )
+
+
+def find_probability(
+    members: Sequence[Member],
+    reason: Reason | None,
+    counts: StepCounts | None,
+    *,
+    examined: int,
+    excess: float,
+    decisive: bool,
+) -> float | None:
+    """Return how likely a cause is the one, None for what takes less time."""
+    if math.fsum(m.finding.contribution for m in members) <= 0 or excess <= 0:
+        return None
+    known = find_evidence(
+        *(members, reason, counts), examined=examined, excess=excess, decisive=decisive
+    )
+    logit = EVIDENCE.intercept + math.fsum(
+        getattr(EVIDENCE, name) * value for name, value in known._asdict().items()
+    )
+    return 1 / (1 + math.exp(-logit))
 
 
 # Which findings share a cause.

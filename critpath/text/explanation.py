@@ -897,8 +897,16 @@ def describe_facts(cause: CauseEntry) -> list[str]:
     if facts.count_before is not None and facts.count_after is not None:
         said.append(f"{facts.counted}: {facts.count_before:.3g} → {facts.count_after:.3g}")
     said.append(facts.certainty)
+    said.append(describe_probability(cause))
     due = describe_because(facts.because)
-    return ["; ".join(said), *([f"because of {due}"] if due else [])]
+    return ["; ".join(filter(None, said)), *([f"because of {due}"] if due else [])]
+
+
+def describe_probability(cause: CauseEntry) -> str:
+    """Say how likely a cause is the one; no evidence makes it more than 99 %."""
+    if cause.probability is None:
+        return ""
+    return f"{min(max(round(100 * cause.probability), 1), 99)} % certain"
 
 
 def describe_other_causes(document: ComparisonDocument, causes: Collection[CauseEntry]) -> str:

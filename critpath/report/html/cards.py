@@ -54,6 +54,7 @@ from critpath.text.explanation import (
     describe_cause,
     describe_effect,
     describe_other_causes,
+    describe_probability,
     explained,
 )
 from critpath.text.page import noun_of
@@ -438,6 +439,8 @@ def _values(page: _Page, cause: CauseEntry, facts: CauseFacts) -> list[tuple[str
     labels = Counter(page.rows[p].label for p in cause.positions if p in page.rows)
     kinds = ", ".join(f"<code>{text(k)}</code> {n:,}" for k, n in labels.most_common(_NAMED) if k)
 
+    sure = [_CERTAINTY.get(facts.certainty, ""), describe_probability(cause)]
+
     def code(name: str) -> str:
         return f"<code>{text(name)}</code>" if name else ""
 
@@ -453,5 +456,5 @@ def _values(page: _Page, cause: CauseEntry, facts: CauseFacts) -> list[tuple[str
         ("because of", text(describe_because(facts.because))),
         ("through", ", ".join(code(name) for name in facts.through)),
         ("who had the CPU more", ", ".join(map(_rival, facts.rivals))),
-        ("how sure", text(_CERTAINTY.get(facts.certainty, ""))),
+        ("how sure", text("; ".join(filter(None, sure)))),
     ]

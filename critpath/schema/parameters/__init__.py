@@ -45,6 +45,7 @@ HOSTS: Final = Chosen("hosts")
 SIMULATED: Final = Chosen("simulated")
 FAMILIES: Final = Chosen("families")
 SIGNATURES: Final = Chosen("signatures")
+WEATHER: Final = Chosen("weather")
 OVERHEAD: Final = Chosen("overhead")
 COST: Final = Chosen("cost")
 CUSTOM: Final = Chosen("custom")
@@ -59,6 +60,7 @@ CORPORA: Final[Mapping[str, str]] = {
     "simulated": "sets drawn from distributions (evaluation/alarms.md, evaluation/ab.md)",
     "families": "families of paths that were drawn, seeds of 50,000 and above (decision 8)",
     "signatures": "workloads counted on several days (evaluation.md, signatures)",
+    "weather": "faults that were reported publicly, beside busy neighbours (evaluation/weather)",
     "overhead": "programs recorded under a budget (evaluation.md, what recording costs)",
     "cost": "no answers: what it takes in time and memory",
     "custom": "no recordings: what is usual in statistics, or what readers expect",

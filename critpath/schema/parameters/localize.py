@@ -11,6 +11,7 @@ from critpath.schema.parameters import (
     SIGHT,
     SIMULATED,
     STUDIES,
+    WEATHER,
     Derived,
     Group,
     Parameter,
@@ -180,6 +181,22 @@ class Enough(Group, name="enough", guards="how many executions have to be explai
 
 
 ENOUGH: Final = Enough()
+
+
+class EvidenceWeights(Group, name="evidence", guards="how likely a cause is said to be"):
+    """What evidence for a cause is worth, fitted by evaluation/weather/fit.py: none is negative."""
+
+    intercept = Parameter(-5.85, "logits", "of a cause without evidence", WEATHER)
+    share = Parameter(0.97, "logits", "a bit of the share of the excess that it explains", WEATHER)
+    borne_out = Parameter(2.66, "logits", "if all that were examined bear it out", WEATHER)
+    absent = Parameter(0.65, "logits", "if normal executions do not have it", WEATHER)
+    work = Parameter(
+        2.64, "logits", "if it is work, or who had the cpu is not there normally", WEATHER
+    )
+    decisive = Parameter(0.4, "logits", "if the verdict rests on its state", WEATHER)
+
+
+EVIDENCE: Final = EvidenceWeights()
 
 
 class Facts(Group, name="facts", guards="what is told of a cause"):
