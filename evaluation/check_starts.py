@@ -134,6 +134,7 @@ STARTS: Final = (
     Start("services/judge.py", "{made} --json {made}/judged.json"),
     Start("services/perturb.py", "{made} --permutations 10", "corpus"),
     Start("services/run.py", "{made} --judge-only"),
+    Start("weather/fit.py", "rows {made} {made}/rows.json"),
     Start("weather/judge.py", "{critpath} --corpus {made}"),
     Start("weather/league.py", "{made}"),
     Start("weather/record.py", "{made} --phase busy none"),
