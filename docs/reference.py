@@ -98,6 +98,8 @@ _FACTS: Final = {
     "time": "5 ms",
     "lasting": " 5 ms",
     "in_the_code": "in their own code",
+    "cpu_that_was": "a CPU that was",
+    "one_cpu": "a CPU",
     "own_threads": "other threads of their own process (`RIVAL`)",
     "system_call": "system call `CALL`",
     "quota": "the CPU quota of `GROUP`",

@@ -129,7 +129,8 @@ class CauseFacts(Part):
         Maybe, doc("in what share of a wait for a processor another one was idle")
     ] = None
     cpu: Annotated[
-        int | None, doc("the processor that all these waits were for; null if there are several")
+        int | None,
+        doc("the processor that nearly all these waits were for; null if several"),
     ] = None
     control_group: Annotated[
         str, doc("the control group whose limit held the thread; '' for none")

@@ -122,7 +122,7 @@ def where_in(members: Sequence[Member]) -> str:
 
 
 def find_elsewhere(findings: Sequence[Finding]) -> tuple[float | None, int | None, str]:
-    """Return in what share of waits for a cpu another was idle, and the one that all were for.
+    """Return in what share of waits for a cpu another was idle, and which nearly all were for.
 
     Then its host, where there are several: of two hosts, CPU 0 is two CPUs.
     """
@@ -131,9 +131,14 @@ def find_elsewhere(findings: Sequence[Finding]) -> tuple[float | None, int | Non
     if not waits or len(known) < len(waits):
         return None, None, ""
     share = min(math.fsum(known) / math.fsum(f.observed for f in waits), 1.0)
-    places = {(host_of(f.comm), cpu) for f in waits for cpu in f.cpus}
-    host, cpu = places.pop() if len(places) == 1 else ("", -1)
-    return share, cpu if cpu >= 0 else None, host if cpu >= 0 else ""
+    places: Counter[tuple[str, int]] = Counter()
+    for f in waits:
+        for cpu in f.cpus:
+            places[host_of(f.comm), cpu] += round(f.observed / len(f.cpus))
+    ((host, cpu), time), *_ = places.most_common(1) or [(("", -1), 0)]
+    if cpu < 0 or time < FACTS.nearly_all * places.total():
+        return share, None, ""
+    return share, cpu, host
 
 
 def _has_rivals(finding: Finding) -> bool:

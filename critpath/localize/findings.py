@@ -28,7 +28,7 @@ from critpath.model import (
     Symbol,
 )
 from critpath.model.details import word_detail
-from critpath.schema.parameters.localize import CAUSES, COLUMNS, FINDINGS
+from critpath.schema.parameters.localize import CAUSES, COLUMNS, FACTS, FINDINGS
 from critpath.schema.parameters.shared import SPREADS
 from critpath.stats.tails import student_tails
 
@@ -177,8 +177,15 @@ class _Describer:
             longest=float(held[-1].max(initial=0)),
             details=self.holders.shares(mine),
             elsewhere_idle=_sum_known(self.segments.elsewhere_idle[mine]),
-            cpus=tuple(np.unique(self.segments.cpu[mine]).tolist()),
+            cpus=self._most_on(mine),
         )
+
+    def _most_on(self, mine: I32) -> tuple[int, ...]:
+        """Return the cpus that segments were on, but for those that had little of their time."""
+        segments = self.segments
+        cpus, number = np.unique(segments.cpu[mine], return_inverse=True)
+        time = np.bincount(number.reshape(-1), segments.end[mine] - segments.begin[mine], len(cpus))
+        return tuple(cpus[time >= (1 - FACTS.nearly_all) * time.sum()].tolist())
 
     def _when(self, mine: I32, column: int) -> tuple[int, int, str]:
         """Return begin, end and what came before, for the row's own segments or a hole."""

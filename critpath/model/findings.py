@@ -280,7 +280,7 @@ class Finding(FindingEntry):
         Of a wait for a cpu, how much of what was observed another one was idle (ns); None where
         that is not known.
     cpus : tuple of int
-        Where its segments in this execution are; -1 among them where that is not known.
+        Where its segments in this execution mostly are; -1 among them where that is not known.
     """
 
     longest: float | None = None

@@ -87,12 +87,12 @@ def _waits(what: str, no_longer: str = "", which_was: str = "") -> _Said:
 
 
 def _waits_for_cpu(why: str, which_was: str = "") -> _Said:
-    return _Said("{wait} {time} for a CPU" + why, "{wait} for a CPU", which_was=which_was)
+    return _Said("{wait} {time} for " + why, "{wait} for a CPU", which_was=which_was)
 
 
 _NO_STEP: Final = "{run} one of the steps"
 _UNSEEN: Final = "{wait} for something unseen"
-_ON_A_CPU: Final = "waiting for a CPU that was busy running {rival}"
+_ON_A_CPU: Final = "waiting for {cpu_then} busy running {rival}"
 
 SAID: Final[dict[str, _Said]] = {
     "own-code": _Said(
@@ -108,15 +108,15 @@ SAID: Final[dict[str, _Said]] = {
         "{wait} for a CPU",
         which_was="held back while a CPU was idle, probably by a CPU quota",
     ),
-    "late-start": _waits_for_cpu(" that was idle: it was late to start them{tail}"),
+    "late-start": _waits_for_cpu("{cpu_that_was} idle: it was late to start them{tail}"),
     "own-threads": _waits_for_cpu(
-        " that was busy running {own_threads}{elsewhere}{tail}",
-        "waiting for a CPU that was busy running {own_threads}",
+        "{cpu_that_was} busy running {own_threads}{elsewhere}{tail}",
+        "waiting for {cpu_then} busy running {own_threads}",
     ),
     "busy-cpu": _waits_for_cpu(
-        " that was busy running {rival}{or_quota}{elsewhere}{tail}", _ON_A_CPU
+        "{cpu_that_was} busy running {rival}{or_quota}{elsewhere}{tail}", _ON_A_CPU
     ),
-    "cpu": _waits_for_cpu("{tail}", "waiting for a CPU{namesakes}"),
+    "cpu": _waits_for_cpu("{one_cpu}{tail}", "waiting for {one_cpu}{namesakes}"),
     "quota": _Said("{are} throttled for {time} by {quota}{tail}", "{get} throttled by a CPU quota"),
     "memory": _Said(
         "{free} memory for {time}, as too little was left{memory_limit}{tail}", "{free} memory"
@@ -671,12 +671,33 @@ def _say_or_quota(told: _Telling) -> str:
 
 
 @_slot
+def _say_one_cpu(told: _Telling) -> str:
+    """Say which CPU it was, where it was one."""
+    facts = told.facts
+    if facts.cpu is None:
+        return "a CPU"
+    return f"CPU {facts.cpu}{f' of {facts.host}' if facts.host else ''}"
+
+
+@_slot
+def _say_cpu_that_was(told: _Telling) -> str:
+    """Say that with what it did."""
+    return told["one_cpu"] + (" that was" if told.facts.cpu is None else ", which was")
+
+
+@_slot
+def _say_cpu_then(told: _Telling) -> str:
+    """Say the same within a sentence about who was waited for."""
+    return told["one_cpu"] + (" that was" if told.facts.cpu is None else ",")
+
+
+@_slot
 def _say_elsewhere(told: _Telling) -> str:
     """Say that another CPU was idle meanwhile."""
     facts = told.facts
     if told.kind.evidence != "rival" or facts.certainty != "observed":
         return ""
-    return say_elsewhere(facts.elsewhere_idle, facts.cpu, facts.host).replace(" cpu", " CPU")
+    return say_elsewhere(facts.elsewhere_idle)
 
 
 @_slot

@@ -222,18 +222,12 @@ def _qualified(state: State, of: Detail) -> str:
     return phrase.format(f" ({detail})" if detail else "")
 
 
-def say_elsewhere(share: float | None, cpu: int | None, host: str = "") -> str:
-    """Say that another cpu was idle during waits for one, from a half of their time on.
-
-    Of several hosts, ``host`` has that cpu.
-    """
+def say_elsewhere(share: float | None) -> str:
+    """Say that another CPU was idle during waits for one, from a half of their time on."""
     if share is None or share < WORDS.half:
         return ""
-    part = "" if share >= WORDS.nearly_all else f" for {100 * share:.0f} % of that time"
-    if cpu is None:
-        return f"; another cpu was idle{part or ' meanwhile'}"
-    where = f" of {host}" if host else ""
-    return f"; all on cpu {cpu}{where} while another was idle{part}"
+    part = " meanwhile" if share >= WORDS.nearly_all else f" for {100 * share:.0f} % of that time"
+    return f"; another CPU was idle{part}"
 
 
 def state_words(state: State) -> str:

@@ -183,7 +183,7 @@ class Enough(Group, name="enough", guards="how many executions have to be explai
 ENOUGH: Final = Enough()
 
 
-class EvidenceWeights(Group, name="evidence", guards="how likely a cause is said to be"):
+class EvidenceWeights(Group, name="certainty", guards="how likely a cause is said to be"):
     """What evidence for a cause is worth, fitted by evaluation/weather/fit.py: none is negative."""
 
     intercept = Parameter(-5.85, "logits", "of a cause without evidence", WEATHER)

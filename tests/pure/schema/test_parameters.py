@@ -6,7 +6,14 @@ import re
 
 import pytest
 
-from critpath.schema.parameters import CORPORA, Chosen, list_parameters, overridden
+from critpath.schema.parameters import (
+    CORPORA,
+    Chosen,
+    Group,
+    Parameter,
+    list_parameters,
+    overridden,
+)
 from critpath.schema.parameters.detect import MACHINE
 
 
@@ -45,3 +52,14 @@ def test_every_parameter_says_what_it_is_and_where_it_is_from(name):
         assert parameter.source.source in CORPORA
     else:
         assert parameter.source.source
+
+
+def test_no_two_parameters_have_one_name():
+    list_parameters()
+    names = [
+        one.name
+        for group in Group.groups
+        for one in vars(group).values()
+        if isinstance(one, Parameter)
+    ]
+    assert sorted(names) == sorted({*names})
