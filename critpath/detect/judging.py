@@ -34,6 +34,7 @@ from critpath.detect.verdict import (
     Apart,
     apply_levels,
     is_alarm,
+    is_only_waiting,
     is_unconfirmed,
     may_be_faster,
     select_deciding,
@@ -162,7 +163,9 @@ def add_rivals(
     detection = judgement.detection
     if judgement.apart is None:
         # A stranger's burst may have hit one of two sets that took turns: then no run confirms it.
-        hit = not detection.flagged and detection.gate is None and is_unconfirmed(detection)
+        # One that comes with every run of one of them is no work of the program either.
+        hit = is_only_waiting(detection) if detection.flagged else is_unconfirmed(detection)
+        hit = hit and detection.gate is None
         return _add_weather(judgement, sets, tables, coder, None) if hit else judgement
     if not detection.flagged:
         return judgement

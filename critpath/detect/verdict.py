@@ -66,12 +66,13 @@ class Apart:
 def is_alarm(detection: Detection, apart: Apart | None) -> bool:
     """Tell whether what the rule flags is the program's.
 
-    Sets that were recorded together share the machine.  Of others the machine may have made
-    the difference, unless there is a sign that it did not.
+    Sets that were recorded together share the machine, but for strangers that come with one of
+    them.  Of others the machine may have made the difference, unless there is a sign that it did
+    not.
     """
     slower = detection.flagged if detection.gate is None else _quantile_slower(detection)
     if apart is None or not RULES[detection.rule].permutation_test:
-        return slower
+        return slower and detection.weather is None
     # Recordings that strangers made slower may differ by more than others do.
     beyond = apart.slower > apart.beyond and detection.weather is None
     return slower and (bool(detection.signs) or beyond)
@@ -152,7 +153,7 @@ def decide(
             return "inconclusive", (notes.Unconfirmed(whole.effect, *ends, detection.alpha), *alone)
         unseen = find_unseen(detection, (len(lossy[0]), len(lossy[1])), least)
         return ("inconclusive", (unseen, *alone)) if unseen else ("ok", (said, *alone))
-    if apart is not None and detection.weather is not None and not is_alarm(detection, apart):
+    if detection.weather is not None and not is_alarm(detection, apart):
         return "by_machine", (_by_strangers(detection.weather), said)
     if apart is not None and not is_alarm(detection, apart):
         return "inconclusive", (*_as_machine(detection, apart), said)
@@ -288,6 +289,17 @@ def _round_up(count: float) -> int:
     """Return a count with two digits, no less than it is."""
     unit = int(10 ** max(math.floor(math.log10(max(count, 1.0))) - 1, 0))
     return math.ceil(count / unit) * unit
+
+
+def is_only_waiting(detection: Detection) -> bool:
+    """Tell whether nothing became slower but waits for a cpu, and the work did not."""
+    work = detection.work
+    if work is None or detection.signs:
+        return False
+    if any(s.flagged and symbol.state != State.WAIT_CPU for symbol, s in detection.by_symbol):
+        return False
+    longer = work.effect >= detection.floor_share * work.mean
+    return not (longer and as_float(work.low) > 0)
 
 
 def is_unconfirmed(detection: Detection) -> bool:
