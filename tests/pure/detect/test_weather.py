@@ -5,8 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from critpath.detect.coarse import detect
 from critpath.detect.machine import find_signs
+from critpath.detect.verdict import is_alarm, is_only_waiting
 from critpath.detect.weather import Sides, Strangers, find_weather
+from critpath.documents.base import change
 from critpath.model import State, Symbol, VectorTable
 from critpath.model.details import Detail, Kin
 
@@ -121,3 +124,23 @@ def test_a_change_of_the_program_is_seen_beside_a_neighbour_who_came_and_a_pace_
             found[grown] = count + bool(signs)
             assert not find_signs(before[0], after[0], (zeros, zeros), ("",), every, 0.05) or signs
     assert found == {1.0: 0, 3.0: 100}
+
+
+@pytest.mark.parametrize(
+    ("after", "waits"),
+    [
+        ({"each": 9.0}, True),  # a hog comes with every run of one of two sets in turns
+        ({"each": 9.0, "runs": 12e6}, False),  # and so does longer work
+        ({"each": 9.0, "sleeps": 9e6}, False),
+        ({"runs": 12e6}, False),
+        ({"crowd": 9.0}, False),  # its own threads have the cpus
+    ],
+)
+def test_in_turns_only_waits_behind_strangers_are_no_change_of_the_program(after, waits):
+    sets = world(1), world(2, **after)
+    found = detect(sets[0][0], sets[1][0], own=(sets[0][1], sets[1][1]))
+    assert found.flagged
+    by_strangers = is_only_waiting(found) and look(*sets) is not None
+    assert by_strangers == waits
+    said = change(found, weather=look(*sets) if waits else None)
+    assert is_alarm(said, None) != waits
