@@ -187,7 +187,7 @@ def test_what_every_thread_works_is_the_same_in_all_worlds():
     differing = count_differing(SEEDS)
     assert differing[False] == 0
     # Who waits behind a stranger while whom it asked works elsewhere waits for two things at
-    # once, and the path has one: 31 of 3,000 worlds.
+    # once, and the path has one: 111 of 10,000 worlds.
     assert differing[True] <= 0.02 * len(SEEDS)
 
 
