@@ -102,7 +102,11 @@ STARTS: Final = (
     ),
     Start("hosts/bridge.py", "{made} --executions 4 --connections 2", "kernel nginx cc"),
     Start("hosts/clocks.py", "--worlds 1 --seeds 1"),
-    Start("hosts/healthy_hosts.py", "{made} --turns 4 --requests 8", "kernel nginx redis-server"),
+    Start(
+        "hosts/healthy_hosts.py",
+        "{made} --turns 4 --requests 8",
+        "kernel nginx redis-server import:gunicorn import:uvicorn",
+    ),
     Start("hosts/hosts.py", "{once}/hosts --judge-only --connections 8 cpu:6"),
     Start("hosts/pools.py", "{once}/hosts"),
     Start("locations/files.py", "--repetitions 1 audit", "kernel", (0, 1)),
