@@ -298,7 +298,7 @@ def extract(
         decodes ahead where there are two for each.  1 for this thread alone, None for as many
         as pay.
     progress : callable or None
-        Told what is being done.
+        Is shown what is being done.
     partial, bystanders : bool
         Which executions of recordings with gaps: as of `ExtractSettings`.
 

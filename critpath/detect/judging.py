@@ -103,7 +103,7 @@ def judge_sets(
     newcomers : bool
         New clients asked after, which are left out.
     progress : callable, optional
-        Told what is being done.
+        Is shown what is being done.
     """
     found = _judge_one_way(sets, tables, coder, settings, progress, newcomers=newcomers)
     faster = may_be_faster(found.detection, apart=found.apart is not None)

@@ -94,7 +94,7 @@ def calibrate(
     sizes : sequence of int
         Executions in the sample.
     progress : callable, optional
-        Told what is being done.
+        Is shown what is being done.
 
     Returns
     -------

@@ -239,7 +239,7 @@ def find_unseen(detection: Detection, sizes: tuple[int, int], least: float) -> N
     if detection.detectable is None or not math.isfinite(as_float(whole.high)):
         return None
     sides = [whole]
-    # Without strangers' time less may be told; but not against what the whole seems to be.
+    # Without strangers' time a smaller change shows; but never less than the whole seems to have.
     seems = max(whole.effect / whole.mean, (total.median_ratio or 1.0) - 1)
     if detection.work and detection.work.mean and seems < least:
         sides.append(detection.work)
@@ -256,7 +256,7 @@ def find_unseen(detection: Detection, sizes: tuple[int, int], least: float) -> N
 def _lack_of(side: WorkEntry, least: float, floor: float) -> float:
     """Return by what factor an error is too large to tell a slow-down of a share of the mean.
 
-    No more than 1 where it is told: what would have shown, and the interval, are less.
+    At most 1 if it is small enough: what would have shown, and the interval, are below the share.
     """
     limit = least * side.mean
     low, high = as_float(side.low), as_float(side.high)

@@ -73,7 +73,7 @@ class Because(Part):
     length: Annotated[int, doc("what takes longer each time, with the waits for a CPU of it")] = 0
     crowding: Annotated[int, doc("CPUs that threads of the program itself had more of")] = 0
     machine: Annotated[int, doc("CPUs that strangers, and interrupts, had more of")] = 0
-    nobody: Annotated[int, doc("CPUs that nobody had: a quota held it back, or it began late")] = 0
+    nobody: Annotated[int, doc("idle CPUs: a quota held it back, or it began late")] = 0
 
 
 class RivalShare(Part):

@@ -104,12 +104,13 @@ class Kinship:
         return len(families) == 1 and None not in families
 
 
-# What is told of a thread that is waited for: it is taken for the waiter itself, or a stranger.
-_TOLD: Final = frozenset({Kin.THREAD, Kin.CHILD, Kin.SIBLING, Kin.NAMESAKE})
+# Relations that are named for threads that are waited for; without one, a reader takes the
+# thread for the waiting one itself, or for a stranger.
+_NAMED: Final = frozenset({Kin.THREAD, Kin.CHILD, Kin.SIBLING, Kin.NAMESAKE})
 
 
 def tell_kin(path_set: PathSet, replayed: ReplayedRecording) -> PathSet:
-    """Return paths whose waits for a cpu say what whoever had it is to the one that waited.
+    """Return paths whose waits for a cpu say how whoever had it is related to the waiting thread.
 
     What else other threads do says what these are to the execution's own thread.
     """
@@ -131,9 +132,9 @@ def tell_kin(path_set: PathSet, replayed: ReplayedRecording) -> PathSet:
     waiter[mine] = find_workers(workers, host[mine], paths.tid[rows][mine], end[mine])
     threads = find_workers(workers, host, who, end), waiter, subject
     kin = Kinship(workers, replayed.events, replayed.parents).relate_all(*threads)
-    told = np.array([one in _TOLD for one in _KINDS], np.bool_)
+    named = np.array([one in _NAMED for one in _KINDS], np.bool_)
     said, kinds = paths.detail.astype(np.int64), len(paths.details)
-    said[rows] += kinds * np.where(waits[rows] | told[kin], kin, 0)
+    said[rows] += kinds * np.where(waits[rows] | named[kin], kin, 0)
 
     used, place = number_codes(said)
     table = {NO_DETAIL: 0}
