@@ -292,6 +292,7 @@ def charge_steps(
             for symbol, ns in cost.time.items()
             if symbol.role in {"", step.role} or Step(None, symbol.role) in risen
         }
+        within = {symbol: float(ns) for symbol, ns in time.items()}
         for symbol, ns in cost.behind.items():
             time[symbol] = time.get(symbol, 0.0) + ns
         sums = [sum(lead.values()) for lead in cost.leads]
@@ -310,7 +311,8 @@ def charge_steps(
             # A thread that computes longer each time does so for its own reasons.
             most = COUNTS.longer * (after - before) * usual.get(symbol, 0.0) / before
             charged[symbol] = min(charged[symbol], most)
-        charges.append(Charge(step, before, after, own, charged))
+        itself = {symbol: min(surplus * ns, charged[symbol]) for symbol, ns in within.items()}
+        charges.append(Charge(step, before, after, own, charged, itself))
     return tuple(charges)
 
 

@@ -89,7 +89,7 @@ def find_end(members: Sequence[Member]) -> str:
         return ""
     time: Counter[str] = Counter()
     for charge in {m.finding.position: m.charge for m in members if m.charge}.values():
-        for symbol, ns in charge.time.items():
+        for symbol, ns in charge.within.items():
             time[symbol.role] += round(ns)
     role, most = max(sorted(time.items()), key=lambda item: item[1], default=("", 0))
     if role in {"", rise.step.role} or most < FACTS.half * time.total():

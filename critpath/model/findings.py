@@ -353,6 +353,8 @@ class Charge:
     time : mapping of Symbol to float
         Nanoseconds in every symbol that the additional ones brought: the steps
         themselves, the waits for a cpu after them, what was run to prepare them.
+    within : mapping of Symbol to float
+        Of these the steps themselves: for a trip that thread, and those that it asks in turn.
     """
 
     step: Step
@@ -360,6 +362,7 @@ class Charge:
     after: float
     content: Symbol
     time: Mapping[Symbol, float]
+    within: Mapping[Symbol, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -28,9 +28,13 @@ STATES = {
     "o": (State.WAIT_CPU, 1, 9),
     "N": (State.WAIT_CPU, 2, 7),
     "w": (State.WAIT_CPU, 1, 10),  # a thread of the worker's program has it
+    "a": (State.RUN, 11, 0),  # whom helper asks
+    "A": (State.WAIT_CPU, 11, 7),
+    "b": (State.RUN, 12, 0),  # and whom that one asks
+    "B": (State.WAIT_CPU, 12, 7),
 }
 STRINGS = ("", "worker", "helper", "helper (8)", "recvmsg", "idle", "locker")
-STRINGS += ("cc1 (20)", "make (21)", "xz (22)", "worker (9)")
+STRINGS += ("cc1 (20)", "make (21)", "xz (22)", "worker (9)", "app", "base")
 
 
 def draw(executions: Sequence[str], *, session: Sequence[int] = ()) -> PathSet:
@@ -64,7 +68,7 @@ def draw(executions: Sequence[str], *, session: Sequence[int] = ()) -> PathSet:
                 np.array([STATES[letter][0] for letter, _ in flat], np.uint8),
                 np.array([STATES[letter][2] for letter, _ in flat], np.int32),
                 comm,
-                np.array([-1, 7, 8, -1, -1, -1, 9])[comm],
+                np.array([-1, 7, 8, -1, -1, -1, 9, -1, -1, -1, -1, 10, 11])[comm],
                 np.zeros(segments, np.int64),
                 np.zeros(segments, np.int32),
                 np.zeros(segments, np.bool_),

@@ -119,6 +119,32 @@ def test_more_visits_have_the_waits_of_their_trips(trip, before, after):
     assert due["visits"] > 0.8 * sum(map(abs, due.values()))
 
 
+@pytest.mark.parametrize(
+    ("way", "trip", "who"),
+    [
+        # What a trip brings along is its asker's: what it runs before, and waits for a CPU behind.
+        ("h900 | h200", "h30 a20 N900 ", ["helper", "app"]),
+        ("h900 | h200", "h300 a40 N200 ", ["helper", "app"]),
+        ("h900 | h200", "h30 A700 a20 N900 ", ["helper", "app"]),
+        ("h300 a900 | a100 h200", "a30 b20 A900 ", ["helper", "app", "base"]),
+        ("h300 a900 | a100 h200", "a150 b60 ", ["helper", "app", "base"]),
+        ("h300 a900 N400 | a100 h200", "a30 B300 b20 A500 a60 A50 ", ["helper", "app", "base"]),
+        # The proxy asks the app once more for each: the count is the app's.
+        ("h300 | h200", "h30 a400 b20 A90 a10 N600 ", ["helper", "app"]),
+    ],
+)
+@pytest.mark.parametrize("busy", [False, True])
+def test_more_trips_of_a_middle_tier_name_whom_it_asks(way, trip, who, busy):
+    first, last = way.split("|")
+    n1, n2 = ("n2000 r300 ", "N2000 ") if busy else ("", "")
+    sides = [f"r900 {n1}{first}{n2}{trip * count}{last} r200" for count in (1, 15)]
+    document = compare(*sides, noise=0.1)
+    facts = document.causes[0].facts
+    assert (facts.counted, facts.role, facts.through) == ("trips", who[-1], who[:-1])
+    assert (facts.count_before, facts.count_after) == (1, 15)
+    assert f"for `{who[-1]}` 15 times instead of once" in describe_why(document)
+
+
 @pytest.mark.parametrize("sleep", [3000, 40_000])
 def test_the_end_of_a_chain_is_named_with_the_way_to_it(sleep):
     document = compare("r900 h300 r900", f"r900 h300 l{sleep} h100 r900")
