@@ -1,13 +1,15 @@
 """Gives each number that judges another value, and tells which recorded answers that changes.
 
-    python evaluation/parameters.py WORK [--jobs 2] [--only GLOB] [--cases GLOB ...]
+    python evaluation/parameters.py WORK [--jobs 2] [--only GLOB] [--cases GLOB ...] [--corpus DIR]
 
 Every number of `critpath.schema.parameters` is halved and doubled, and what it has a part in is
 answered again: recordings of ``fixtures/`` and, where they are there, of ``../shared``.  Only the
 numbers that an answer reads are tried on it; recordings are read once, and again for those that
-reading itself asks for.  WORK keeps what is unpacked, extracted and answered, a line each: a run
-that was stopped goes on.  At the end two files are written: results/parameters/answers.json,
-with every answer that changed, and critpath/schema/sensitivities.json, which `compare --why` shows.
+reading itself asks for.  With --corpus, pairs that weather/record.py recorded are asked as well,
+whose truth says what becomes right or wrong.  WORK keeps what is unpacked, extracted and answered,
+a line each: a run that was stopped goes on.  At the end two files are written:
+results/parameters/answers.json, with every answer that changed, and
+critpath/schema/sensitivities.json, which `compare --why` shows.
 
 Halved and doubled is what a number has room for: of a share or probability above 0.5 the distance
 from 1, of a ratio above 1 the distance from 1, of whole numbers the nearest that is another.
@@ -36,6 +38,9 @@ from typing import Any, Final
 from unittest import mock
 
 from results import RESULTS, ROOT, write_results
+
+sys.path.append(str(Path(__file__).resolve().parent / "weather"))
+from judge import find_verdict, read_first, weigh
 
 from critpath.commands import main as run_critpath
 from critpath.schema.parameters import Number, Parameter, list_parameters, overridden
@@ -72,6 +77,8 @@ class Case:
     options : tuple of str
     groups : tuple of str
         Only numbers of these groups are tried; all if there are none.
+    truth : Path, optional
+        What is right to say of it.
     """
 
     name: str
@@ -80,9 +87,10 @@ class Case:
     sources: tuple[str, ...]
     options: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
+    truth: Path | None = None
 
 
-def list_cases() -> list[Case]:
+def list_cases(corpus: Path | None = None) -> list[Case]:
     """Return the cases whose recordings are there."""
     guest, public = ROOT / "fixtures/lttng-guest", SHARED / "cases"
     steady, hosts = SHARED / "traces/lttng-guest", ROOT / "fixtures/hosts"
@@ -99,9 +107,21 @@ def list_cases() -> list[Case]:
     faults = ("delay", "fsync", "lock", "quota")
     requests = ("--execution", "requests:port=8124")
     both = tuple((guest / f"{n}.tar.xz", n) for n in ("normal", "normal-2"))
+    weather = sorted(corpus.resolve().glob("pairs/*/truth.json")) if corpus else []
     return [
         case
         for case in (
+            *(
+                Case(
+                    f"weather {truth.parent.name}",
+                    (),
+                    "compare",
+                    tuple(str(truth.parent / side) for side in ("normal", "sample")),
+                    ("--execution", json.loads(truth.read_text())["execution"]),
+                    truth=truth,
+                )
+                for truth in weather
+            ),
             pair(guest, "normal", "normal-2"),
             *(pair(guest, "normal", f"sample-{fault}") for fault in faults),
             *(pair(steady, "steady-normal", f"steady-sample-{fault}") for fault in faults),
@@ -154,6 +174,7 @@ def list_cases() -> list[Case]:
 
 def unpack(case: Case, place: Path) -> None:
     """Unpack what a case is of; a recording of several hosts becomes one of each."""
+    place.mkdir(parents=True, exist_ok=True)
     for archive, folder in case.archives:
         if (place / folder / "whole").is_file():
             continue
@@ -221,6 +242,7 @@ def answer(
     return {
         "code": code,
         **judge(case, document),
+        "worth": weigh_words(case, words),
         "words": _digest(words),
         "all": _digest(document),
     }
@@ -247,6 +269,14 @@ def judge(case: Case, document: Mapping[str, Any]) -> dict[str, Any]:
     questions = document.get("questions", [])
     first = [q["conditions"][0].get("condition") for q in questions if q.get("conditions")]
     return {"verdict": [q.get("answer") for q in questions], "cause": first}
+
+
+def weigh_words(case: Case, words: str) -> str | None:
+    """Return what an answer is worth, where the truth is known."""
+    if case.truth is None:
+        return None
+    first = read_first(words)
+    return weigh(find_verdict(first), first, json.loads(case.truth.read_text()))
 
 
 def _digest(value: object) -> str:
@@ -322,15 +352,14 @@ class Plan:
 
 
 @cache
-def plan(name: str, work: Path) -> Plan:
+def plan(case: Case, work: Path) -> Plan:
     """Extract and answer a case once."""
-    case = next(one for one in list_cases() if one.name == name)
     place = work / "recordings"
     unpack(case, place)
     sources = [str(place / s) for s in case.sources]
     reading: set[str] = set()
     if case.verb in {"compare", "calibrate"}:
-        target = work / "extracted" / name.replace("/", "-").replace(" ", "-")
+        target = work / "extracted" / case.name.replace("/", "-").replace(" ", "-")
         target.mkdir(parents=True, exist_ok=True)
         with noted() as reading:
             sources = extract(case, place, target)
@@ -341,11 +370,11 @@ def plan(name: str, work: Path) -> Plan:
     return Plan(case, tuple(sources), frozenset(reading), frozenset(answering), before)
 
 
-def attempt(name: str, parameter: str, factor: float, work: Path) -> dict[str, Any]:
+def attempt(case: Case, parameter: str, factor: float, work: Path) -> dict[str, Any]:
     """Answer a case with one number changed."""
-    known = plan(name, work)
+    known = plan(case, work)
     value = change(list_parameters()[parameter], factor)
-    row = {"case": name, "parameter": parameter, "factor": factor, "value": value}
+    row = {"case": case.name, "parameter": parameter, "factor": factor, "value": value}
     if value is None:
         return {**row, "changed": "", "same": True}
     place = work / "recordings"
@@ -361,25 +390,30 @@ def attempt(name: str, parameter: str, factor: float, work: Path) -> dict[str, A
     except Exception as error:  # noqa: BLE001 - a value that the code cannot bear says so
         after = {"error": f"{type(error).__name__}: {error}"[:200]}
     changed = differences(known.before, after)
-    shown = {n: after.get(n) for n in ("code", "verdict", "cause", "error") if n in after}
+    shown = {n: after.get(n) for n in ("code", "verdict", "cause", "error", "worth") if n in after}
+    if known.before["worth"] != after.get("worth"):
+        shown["worth_before"] = known.before["worth"]
+        changed = changed if changed in _TOLD else "sentence"
     return {**row, "changed": changed, **({"after": shown} if changed in _TOLD else {})}
 
 
-_TOLD: Final = ("verdict", "cause", "error")
+_TOLD: Final = ("verdict", "cause", "sentence", "error")
 
 
-def tasks(work: Path, only: str, cases: Sequence[str]) -> list[tuple[str, str, float]]:
+def tasks(
+    work: Path, only: str, cases: Sequence[str], corpus: Path | None
+) -> list[tuple[Case, str, float]]:
     """Return every case, number and factor that is to be tried."""
     found = []
-    for case in list_cases():
+    for case in list_cases(corpus):
         if not any(fnmatch.fnmatch(case.name, one) for one in cases):
             continue
-        known = plan(case.name, work)
+        known = plan(case, work)
         names = sorted(known.reading | known.answering)
         print(f"{case.name}: {known.before['verdict']}, {known.before['cause']}", end=" ")
         print(f"({len(names)} numbers)", flush=True)
         found += [
-            (case.name, parameter, factor)
+            (case, parameter, factor)
             for parameter in names
             if fnmatch.fnmatch(parameter, only)
             and (not case.groups or parameter.partition(".")[0] in case.groups)
@@ -419,6 +453,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--only", default="*", help="parameters, as machine.*")
     parser.add_argument("--cases", nargs="+", default=["*"], help="cases, as sample-*")
+    parser.add_argument("--corpus", type=Path, help="what weather/record.py recorded")
     parser.add_argument("--results", type=Path, default=RESULTS / "parameters/answers.json")
     parser.add_argument("--summary", type=Path, default=SENSITIVITIES)
     arguments = parser.parse_args()
@@ -427,7 +462,11 @@ def main() -> None:
     kept = work / "answers.jsonl"
     rows = [json.loads(line) for line in kept.read_text().splitlines()] if kept.is_file() else []
     done = {(row["case"], row["parameter"], row["factor"]) for row in rows}
-    todo = [t for t in tasks(work, arguments.only, arguments.cases) if t not in done]
+    todo = [
+        task
+        for task in tasks(work, arguments.only, arguments.cases, arguments.corpus)
+        if (task[0].name, *task[1:]) not in done
+    ]
     began, told = time.monotonic(), 0.0
     print(f"{len(done):,} tried before, {len(todo):,} to try", flush=True)
     with ProcessPoolExecutor(arguments.jobs) as pool, kept.open("a", encoding="utf-8") as file:

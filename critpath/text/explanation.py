@@ -605,9 +605,9 @@ def _say_brought(told: _Telling) -> str:
 
 @_slot
 def _say_for_so_long(told: _Telling) -> str:
-    """Say how long another thread ran, where most of the time is what that brought."""
+    """Say how long another thread ran, where most of the time is not that."""
     facts = told.facts
-    if not facts.brought or facts.work_after is None:
+    if facts.work_after is None or not (facts.brought or told["besides"]):
         return ""
     before, after = format_brief_pair(facts.work_before or 0.0, facts.work_after)
     return f" for {after} instead of {before}" if facts.work_before else f" for {after}"

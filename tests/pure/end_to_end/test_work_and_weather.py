@@ -76,6 +76,14 @@ def test_a_computation_that_became_longer_names_no_neighbour(normal, sample, rol
     assert document.because.length > 0.8 * document.states[-1].effect
 
 
+def test_how_long_another_thread_ran_stands_beside_a_busier_machine():
+    # It computes three times as long, and the machine makes it wait longer for each of it.
+    document = compare("r500 h4000 N1000 h4000 r300", "r500 " + "h4000 N30000 " * 5 + "h4000 r300")
+    (cause,) = document.causes
+    assert (cause.facts.state, cause.facts.role, cause.facts.brought) == ("RUN", "helper", False)
+    assert "running for 24.0 ms instead of 8.0 ms and, for most of the time," in cause.sentence
+
+
 @pytest.mark.parametrize(
     ("normal", "sample", "told"),
     [
