@@ -19,6 +19,7 @@ from critpath.schema.parameters.shared import DEFAULTS, KINDS
 from critpath.schema.parameters.text import ANSWERS, WORDS
 from critpath.text.explanation import (
     describe_cause,
+    describe_cost,
     due_to,
     find_effect,
     find_examined,
@@ -124,7 +125,8 @@ def describe_why(document: ComparisonDocument) -> str:
         return describe_weather(weather)
     cause = first_cause(document, headline.word)
     if cause is not None:
-        return f"{describe_cause(document, cause, they=is_same(headline, cause))}."
+        they = is_same(headline, cause)
+        return f"{describe_cause(document, cause, they=they)}{describe_cost(cause)}."
     if headline.word == "SLOWER":
         return "No single step explains it: it is spread over small differences."
     return _seen(document)

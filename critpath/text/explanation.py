@@ -308,20 +308,34 @@ def find_effect(cause: CauseEntry) -> float:
 
 def describe_effect(cause: CauseEntry) -> str:
     """Return what a cause comes to: ``+9.38 ms each, 99 % of the slowdown``."""
-    moved = find_effect(cause)
-    facts = cause.facts
-    in_all = ""
-    if facts and facts.time_after is not None and facts.time_before is not None:
-        difference = facts.time_after - facts.time_before
-        if moved == difference:
-            pass
-        elif (moved > 0) == (difference > 0) and abs(moved) > abs(difference):
-            in_all = " with what it brings along"
-        elif (moved > 0) == (difference > 0):
-            in_all = " net"
+    moved, in_all = find_effect(cause), _describe_whole(cause)
     each = " each" if len(cause.positions) > 1 else ""
     share = describe_share(cause.share)
     return f"{format_ns(moved, sign=True)}{each}{in_all}" + (f", {share}" if share else "")
+
+
+def _describe_whole(cause: CauseEntry) -> str:
+    """Say how what a cause comes to differs from what its two times do."""
+    moved, facts = find_effect(cause), cause.facts
+    if facts is None or facts.time_after is None or facts.time_before is None:
+        return ""
+    difference = facts.time_after - facts.time_before
+    if moved == difference or (moved > 0) != (difference > 0):
+        return ""
+    return " with what it brings along" if abs(moved) > abs(difference) else " net"
+
+
+def describe_cost(cause: CauseEntry) -> str:
+    """Return ``, +10.9 ms with what it brings along`` of what is done more often and costs more.
+
+    A headline's sentence has no effect beside it, and trips alone are the least of what they cost.
+    """
+    facts, whole = cause.facts, _describe_whole(cause)
+    if facts is None or facts.counted not in {"trips", "iterations"} or "brings" not in whole:
+        return ""
+    if not _more_often(facts, "") or _is_longer_each(facts) or find_effect(cause) <= 0:
+        return ""
+    return f", {format_ns(find_effect(cause), sign=True)}{whole}"
 
 
 def explained(document: ComparisonDocument, causes: Collection[CauseEntry]) -> str:

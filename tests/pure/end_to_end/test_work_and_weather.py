@@ -76,6 +76,15 @@ def test_a_computation_that_became_longer_names_no_neighbour(normal, sample, rol
     assert document.because.length > 0.8 * document.states[-1].effect
 
 
+def test_the_first_sentence_says_what_trips_cost_with_what_they_bring():
+    document = compare("r500 h100 r900 n600", "r500 " + "h100 r900 n600 " * 9)
+    why = describe_why(document)
+    assert "for helper 9 times instead of once" in why.replace("`", "")
+    lost = document.causes[0].contribution / 1e6
+    assert lost > 5
+    assert why.endswith(f", +{lost:.2f} ms with what it brings along.")
+
+
 def test_how_long_another_thread_ran_stands_beside_a_busier_machine():
     # It computes three times as long, and the machine makes it wait longer for each of it.
     document = compare("r500 h4000 N1000 h4000 r300", "r500 " + "h4000 N30000 " * 5 + "h4000 r300")
