@@ -11,7 +11,7 @@ export PATH := $(BIN):$(PATH)
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: evaluation-overhead evaluation-weather check-evaluation ab-tables help demo test test-pure test-process test-kernel test-guest test-guest-short test-all test-deep test-versions nightly fuzz mutations mutants wheel bench evaluation evaluation-services evaluation-requests evaluation-hosts evaluation-smco lint build installed docs site screenshots tutorial clean python packages packages-test packages-guest packages-fuzz
+.PHONY: evaluation-overhead evaluation-healthy evaluation-weather check-evaluation ab-tables help demo test test-pure test-process test-kernel test-guest test-guest-short test-all test-deep test-versions nightly fuzz mutations mutants wheel bench evaluation evaluation-services evaluation-requests evaluation-hosts evaluation-smco lint build installed docs site screenshots tutorial clean python packages packages-test packages-guest packages-fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -115,6 +115,18 @@ evaluation-weather: installed ## faults beside busy neighbours, healthy pairs, a
 	sh evaluation/weather/services.sh $(CURDIR)/$(WEATHER) down
 	$(EVALUATE) evaluation/weather/judge.py $(INSTALLED)/bin/critpath --corpus $(WEATHER)
 	$(EVALUATE) evaluation/weather/league.py $(WEATHER)
+
+evaluation-healthy: installed ## 300 healthy pairs of each kind, boots of a guest, the smallest change that is found (two hours, as root)
+	sh evaluation/weather/services.sh $(CURDIR)/$(WEATHER)
+	$(INSTALLED)/bin/python -P evaluation/weather/healthy.py record $(WEATHER) --critpath $(INSTALLED)/bin/critpath
+	$(EVALUATE) evaluation/weather/smallest.py $(WEATHER) --critpath $(INSTALLED)/bin/critpath
+	sh evaluation/weather/services.sh $(CURDIR)/$(WEATHER) down
+	tests/guest/build
+	for boot in 1 2 3 4 5; do tests/guest/run evaluation/weather/guest.sh $(WEATHER)/boots/$$boot \
+	  evaluation/weather evaluation/results.py; done
+	$(INSTALLED)/bin/python -P evaluation/weather/healthy.py draw $(WEATHER) --boots $(WEATHER)/boots
+	$(INSTALLED)/bin/python -P evaluation/weather/healthy.py judge $(WEATHER) --critpath $(INSTALLED)/bin/critpath \
+	  --json evaluation/results/weather/healthy.json
 
 evaluation-requests: installed ## how surely requests of real servers are found, and faults by them (an hour, as root)
 	$(EVALUATE) evaluation/servers/run.py critpath-evaluation/requests

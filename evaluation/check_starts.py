@@ -139,9 +139,11 @@ STARTS: Final = (
     Start("services/perturb.py", "{made} --permutations 10", "corpus"),
     Start("services/run.py", "{made} --judge-only"),
     Start("weather/fit.py", "rows {made} {made}/rows.json"),
+    Start("weather/healthy.py", "draw {made}"),
     Start("weather/judge.py", "{critpath} --corpus {made}"),
     Start("weather/league.py", "{made}"),
     Start("weather/record.py", "{made} --phase busy none"),
+    Start("weather/smallest.py", "{made} none"),
     Start("signatures/fmeter.py", "{made}", "corpus"),
     Start("signatures/fmeter_functions.py", "{made}", "guest"),
     Start(
@@ -167,6 +169,7 @@ STARTED_BY_OTHERS: Final = {
     "services/apps.py": "services/park.py",
     "services/client.py": "services/corpus.py",
     "services/park.py": "services/run.py",
+    "weather/programs/dials.py": "weather/smallest.py",
     "weather/programs/kinds.py": "weather/record.py",
 }
 

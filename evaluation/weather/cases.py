@@ -390,3 +390,28 @@ CASES: Final = (
         runs=3,
     ),
 )
+
+
+def _d(name: str, line: str) -> Case:
+    """A program with a dial: `small` is its command line with the percent left open."""
+    return Case(
+        f"dial-{name}",
+        "dial",
+        line.replace("DIAL", "100"),
+        "",
+        "has more of the same to do",
+        ((RAN,),),
+        runs=4,
+        small=line,
+    )
+
+
+# Requests with somewhat more of the same work: how little is found (`smallest.py`).
+DIALS: Final = (
+    _d("json", "PYTHON HERE/dials.py json DIAL"),
+    _d("sqlite", "PYTHON HERE/dials.py sqlite DIAL"),
+    _d("sort", "PYTHON HERE/dials.py sort DIAL"),
+    _d("shop", "PYTHON HERE/dials.py shop DIAL"),
+    _d("node", "node HERE/dials.js DIAL"),
+    _d("perl", "perl HERE/dials.pl DIAL"),
+)

@@ -44,6 +44,7 @@ class Judged:
     changed: tuple[int, int]  # of requests with it: marked, all
     why: str
     lines: int
+    count: tuple[int, int, int] | None = None  # who has it, as told: least, number, most
 
 
 def read_first(text: str) -> str:
@@ -89,12 +90,21 @@ def weigh(verdict: str, first: str, truth: dict[str, Any]) -> str:
     return worth
 
 
-def judge(critpath: str, place: Path) -> Judged:
-    """Compare a pair, and judge the answer."""
+def weigh_exchanged(verdict: str, whose: str) -> str:
+    """Return what an answer is worth if what was slower is called normal."""
+    if whose == "nobody" or verdict != "faster":
+        return {"slower": "alarm", "ok": "fine"}.get(verdict, verdict)
+    return "right" if whose == "program" else "faster"
+
+
+def judge(critpath: str, place: Path, *, exchanged: bool = False) -> Judged:
+    """Compare a pair, or its sides exchanged, and judge the answer."""
     truth = json.loads((place / "truth.json").read_text())
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "answer.json"
-        sides = (str(place / "normal"), str(place / "sample"))
+        sides = [str(place / "normal"), str(place / "sample")]
+        if exchanged:
+            sides.reverse()
         what = ("--execution", truth["execution"])
         begin = time.monotonic()
         done = subprocess.run(
@@ -117,15 +127,26 @@ def judge(critpath: str, place: Path) -> Judged:
         if e["set"] == "sample":
             counts[changed][0] += bool(e["anomalous"])
             counts[changed][1] += 1
+    worth = weigh(verdict, first, truth)
+    if exchanged:
+        worth = weigh_exchanged(verdict, truth["whose"])
     effect = None
     if len(times) == 2:
         effect = 100 * (statistics.median(times["sample"]) / statistics.median(times["normal"]) - 1)
     return Judged(
         place.name, truth["kind"], truth["condition"], truth["order"], truth["whose"], verdict,
-        weigh(verdict, first, truth), first, done.returncode, round(seconds, 2), effect,
+        worth, first, done.returncode, round(seconds, 2), effect,
         tuple(counts[False]), tuple(counts[True]), truth["what"],
         len(done.stdout.splitlines()),
+        _read_count(document),
     )  # fmt: skip
+
+
+def _read_count(document: dict[str, Any]) -> tuple[int, int, int] | None:
+    told = document.get("outliers") or {}
+    if told.get("affected") is None:
+        return None
+    return told["affected_low"], told["affected"], told["affected_high"]
 
 
 def _of(count: int, total: int) -> str:
@@ -180,12 +201,28 @@ def summarize(results: list[Judged]) -> Iterator[str]:
     yield f"  in healthy pairs {_of(*_add(r.innocents for r in healthy))}"
     yield f"  innocent ones beside a fault {_of(*_add(r.innocents for r in faults))}"
     yield f"  those that have it, of what was detected {_of(*_add(r.changed for r in found))}"
+    counted = [(r.count, r.changed[1]) for r in found if r.count]
+    exact = sum(count[1] == truth for count, truth in counted)
+    within = sum(count[0] <= truth <= count[2] for count, truth in counted)
+    yield f"their number as told: exact in {_of(exact, len(counted))}"
+    yield f"  within its interval in {_of(within, len(counted))}"
     ok = [r for r in faults if r.verdict == "ok"]
     large = sum((r.effect or 0) >= _LARGE for r in ok)
     yield f"OK said while medians differ by {_LARGE} % or more: {_of(large, len(ok))} misses"
     right = sum(r.worth == "right" for r in found)
     yield f"first sentence right, of detected: {_of(right, len(found))}"
     yield f"seconds: {sum(r.seconds for r in results):.0f}"
+
+
+def summarize_exchanged(results: list[Judged]) -> Iterator[str]:
+    """Yield totals of pairs whose sides were exchanged."""
+    heads = ("faster", "ok", "inconclusive", "machine", "slower", "error")
+    yield f"| exchanged | pairs | {' | '.join(heads)} |"
+    yield f"|---|---:{'|---:' * len(heads)}|"
+    whose = {"nobody": "healthy", "program": "faults", "neighbour": "a neighbour's faults"}
+    for what, those in _group(results, lambda r: f"{whose[r.whose]}, {_condition(r)}"):
+        said = Counter(r.verdict for r in those)
+        yield f"| {what} | {len(those)} | {' | '.join(str(said[h]) for h in heads)} |"
 
 
 def main() -> None:
@@ -195,6 +232,9 @@ def main() -> None:
     parser.add_argument("names", nargs="*")
     parser.add_argument("--corpus", type=Path, default=Path("critpath-evaluation/weather"))
     parser.add_argument("--json", type=Path)
+    parser.add_argument(
+        "--exchanged", action="store_true", help="the sample is called normal: what is FASTER"
+    )
     given = parser.parse_intermixed_args()
     results = []
     for place in sorted((given.corpus / "pairs").glob("*/")):
@@ -202,14 +242,14 @@ def main() -> None:
         chosen = not given.names or any(n in place.name for n in given.names)
         if not chosen or not truth.exists() or "load" not in json.loads(truth.read_text()):
             continue
-        r = judge(given.critpath, place)
+        r = judge(given.critpath, place, exchanged=given.exchanged)
         results.append(r)
         effect = f"{r.effect:+.0f} %" if r.effect is not None else "?"
         print(f"{r.worth:12} {r.name} ({effect}): {r.first}", flush=True)
         if r.worth in {"partly", "wrong"}:
             print(f"{'':12}   truth: {r.why}", flush=True)
     print()
-    for line in summarize(results):
+    for line in summarize_exchanged(results) if given.exchanged else summarize(results):
         print(line)
     if given.json:
         given.json.write_text(json.dumps([asdict(r) for r in results], indent=1))
