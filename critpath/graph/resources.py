@@ -331,6 +331,4 @@ def _put_parts(paths: CriticalPaths, changes: Mapping[int, Sequence[Part]]) -> C
             part = idle * (values[1] - values[0]) // whole if idle >= 0 else idle
             columns["elsewhere_idle"][i] = part if values[2] == State.WAIT_CPU else 0
     details = tuple(codes)
-    return CriticalPaths(
-        start=begins[paths.start], **columns, strings=paths.strings, details=details
-    )
+    return replace(paths, start=begins[paths.start], **columns, details=details)

@@ -14,6 +14,7 @@ from critpath.model.stacks import (
     SAMPLE,
     SLEEP,
     WAKE,
+    Stack,
     Stacks,
     is_helper,
     join_stacks,
@@ -84,13 +85,13 @@ def add_stacks(paths: PathSet, stacks: Stacks) -> PathSet:
     if stacks.complete:
         _give_helpers(own, stacks, path, asleep | runs)
         _give_calls(own, stacks, path, runs)
-    strings = list(path.strings)
-    stack, waker = _code_stacks(own, woken, stacks, strings)
+    known = list(path.stacks)
+    stack, waker = _code_stacks(own, woken, stacks, known)
     changed = replace(
         path,
-        stack=_join_outer_frames(stack, path.stack, strings),
-        waker_stack=_join_outer_frames(waker, path.waker_stack, strings),
-        strings=tuple(strings),
+        stack=_join_outer_frames(stack, path.stack, known),
+        waker_stack=_join_outer_frames(waker, path.waker_stack, known),
+        stacks=tuple(known),
     )
     return replace(paths, paths=changed)
 
@@ -169,13 +170,13 @@ def _give_calls(own: I64, stacks: Stacks, path: CriticalPaths, runs: Bool) -> No
     own[mine] = found
 
 
-def _join_outer_frames(inner: I32, outer: I32, strings: list[str]) -> I32:
+def _join_outer_frames(inner: I32, outer: I32, known: list[Stack]) -> I32:
     """Return the codes of stacks of which one part was known before: the outer frames."""
     both = (inner >= 0) & (outer >= 0)
     result = np.where(inner >= 0, inner, outer)
     pairs, place = np.unique(np.stack([inner[both], outer[both]]), axis=1, return_inverse=True)
-    result[both] = len(strings) + place.ravel()
-    strings += [join_stacks(strings[a], strings[b]) for a, b in pairs.T.tolist()]
+    result[both] = len(known) + place.ravel()
+    known += [join_stacks(known[a], known[b]) for a, b in pairs.T.tolist()]
     return result.astype(np.int32)
 
 
@@ -195,12 +196,12 @@ def _keep_threads(stacks: Stacks, tid: I64) -> Stacks:
     return replace(stacks, **{name: getattr(stacks, name)[mine] for name in kept})
 
 
-def _code_stacks(own: I64, woken: I64, stacks: Stacks, strings: list[str]) -> tuple[I32, I32]:
-    """Return the codes of events' stacks, whose texts become strings; -1 where there is none."""
-    known = np.append(stacks.stack, np.int32(-1))  # of some events there is no stack
-    used, codes = np.unique(np.append(known[np.append(own, woken)], -1), return_inverse=True)
-    codes = np.where(used >= 0, len(strings) - 1 + np.arange(len(used)), -1)[codes]
-    strings += [stacks.texts[number] for number in used[1:].tolist()]
+def _code_stacks(own: I64, woken: I64, stacks: Stacks, known: list[Stack]) -> tuple[I32, I32]:
+    """Return the codes of events' stacks, which are added; -1 where there is none."""
+    stack_of = np.append(stacks.stack, np.int32(-1))  # of some events there is no stack
+    used, codes = np.unique(np.append(stack_of[np.append(own, woken)], -1), return_inverse=True)
+    codes = np.where(used >= 0, len(known) - 1 + np.arange(len(used)), -1)[codes]
+    known += [stacks.distinct[number] for number in used[1:].tolist()]
     stack, waker, _ = np.split(codes.astype(np.int32), [len(own), len(own) + len(woken)])
     return stack, waker
 
@@ -328,7 +329,7 @@ def _count_samples(stacks: Stacks, spans: _Spans) -> I64:
     on what comes next.
     """
     events, number = _list_samples(stacks)
-    counts = np.zeros((2, len(stacks.texts)), np.int64)
+    counts = np.zeros((2, len(stacks.distinct)), np.int64)
     for thread in np.unique(spans.tid).tolist():
         mine = np.flatnonzero(spans.tid == thread)
         mine = mine[np.argsort(spans.begin[mine], kind="stable")]

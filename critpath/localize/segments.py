@@ -387,4 +387,4 @@ def _locations(path: CriticalPaths, codes: I32, rows: I64) -> Mapping[str, int]:
 
 
 def _location(path: CriticalPaths, code: int) -> str:
-    return location_of(path.strings[code]) if code >= 0 else ""
+    return location_of(path.stacks[code]) if code >= 0 else ""

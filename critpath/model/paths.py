@@ -14,6 +14,7 @@ import numpy as np
 from critpath.model.details import NO_DETAIL, Detail, word_detail
 from critpath.model.recording import QUOTA_HELD
 from critpath.model.requests import RequestFacts
+from critpath.model.stacks import Stack, stack_column
 from critpath.model.table import (
     F64,
     I32,
@@ -148,6 +149,8 @@ class CriticalPaths(Table):
     strings : tuple of str
     details : tuple of Detail
         Each once, the first of which says nothing.
+    stacks : tuple of Stack
+        What ``stack`` and ``waker_stack`` are codes into; -1: none.
     """
 
     start: I64
@@ -188,6 +191,7 @@ class CriticalPaths(Table):
         metadata=col("of a wait, in which its thread was woken"),
     )
     details: tuple[Detail, ...] = (NO_DETAIL,)
+    stacks: tuple[Stack, ...] = ()
 
     def __post_init__(self) -> None:
         if not len(self.uncertainty):
@@ -231,8 +235,8 @@ class CriticalPaths(Table):
         """
         return change(self)
 
-    def map_stacks(self, change: Callable[[str], str]) -> CriticalPaths:
-        """Change every stack, as its text; "" leaves its segments without one."""
+    def map_stacks(self, change: Callable[[Stack], Stack]) -> CriticalPaths:
+        """Change every stack; without frames it leaves its segments without one."""
         return self.map(partial(_with_stacks, change=change))
 
     def keep(self, rows: I64) -> CriticalPaths:
@@ -262,7 +266,7 @@ class CriticalPaths(Table):
         else:
             segments = np.arange(start[-1]) + np.repeat(self.start[rows] - start[:-1], counts)
         columns: dict[str, Any] = {name: getattr(self, name)[segments] for name in SEGMENT_COLUMNS}
-        return CriticalPaths(start=start, **columns, strings=self.strings, details=self.details)
+        return replace(self, start=start, **columns)
 
     @property
     def duration(self) -> I64:
@@ -330,12 +334,9 @@ class CriticalPaths(Table):
             "wakes": Column(np.append(self.tid, -1)[1:][: len(path)], valid=self.wakes),
             "uncertainty_ns": Column(self.uncertainty, valid=self.uncertainty >= 0),
             "confidence": Column(self.confidence),
-            "stack": self._stacks(self.stack),
-            "waker_stack": self._stacks(self.waker_stack),
+            "stack": stack_column(self.stack, self.stacks),
+            "waker_stack": stack_column(self.waker_stack, self.stacks),
         }
-
-    def _stacks(self, codes: I32) -> Column:
-        return Column(np.maximum(codes, 0), self.strings or ("",), codes >= 0)
 
 
 # Of segments, each with its dtype.
@@ -555,50 +556,49 @@ def kind_of(specification: str) -> str:
 
 
 def join_paths(parts: Sequence[CriticalPaths]) -> CriticalPaths:
-    """Join tables of paths; their text gets one common table of strings.
+    """Join tables of paths; what has codes gets one common table of what they mean.
 
     Parameters
     ----------
     parts : sequence of CriticalPaths
-        In memory; pieces of one table, which share its strings, keep them.
+        In memory; pieces of one table, which share what codes mean, keep that.
 
     Returns
     -------
     CriticalPaths
         The paths of all parts in order.
     """
-    shared, details = (parts[0].strings, parts[0].details) if parts else (("",), (NO_DETAIL,))
     columns: dict[str, Any] = {}
-    if any(part.details is not details for part in parts):
-        numbers: dict[Detail, int] = {}
-        recoded = [
-            np.array([numbers.setdefault(each, len(numbers)) for each in part.details], np.int32)[
-                part.detail
+    for table, (first, names) in _CODES.items():
+        columns[table] = getattr(parts[0], table) if parts else first
+        if any(getattr(part, table) is not columns[table] for part in parts):
+            numbers: dict[Any, int] = {each: at for at, each in enumerate(first)}
+            codes = [  # the last is -1: nothing
+                np.array(
+                    [*(numbers.setdefault(e, len(numbers)) for e in getattr(part, table)), -1],
+                    np.int32,
+                )
+                for part in parts
             ]
-            for part in parts
-        ]
-        columns["detail"], details = np.concatenate(recoded), tuple(numbers)
-    if any(part.strings is not shared for part in parts):
-        codes: dict[str, int] = {"": 0}
-        tables = [
-            np.array([codes.setdefault(text, len(codes)) for text in part.strings], np.int32)
-            for part in parts
-        ]
-        shared = tuple(codes)
-        columns["comm"] = np.concatenate([t[p.comm] for t, p in zip(tables, parts, strict=True)])
-        for name in ("stack", "waker_stack"):
-            recoded = [
-                np.append(t, np.int32(-1))[getattr(p, name)]
-                for t, p in zip(tables, parts, strict=True)
-            ]
-            columns[name] = np.concatenate([np.zeros(0, np.int32), *recoded])
+            columns[table] = tuple(numbers)
+            for name in names:
+                recoded = [of[getattr(p, name)] for of, p in zip(codes, parts, strict=True)]
+                columns[name] = np.concatenate(recoded)
     for name, kind in SEGMENT_COLUMNS.items():
         if name not in columns:
             none: Any = np.zeros(0, kind)
             columns[name] = np.concatenate([none, *(getattr(part, name) for part in parts)])
     counts = [np.diff(part.start) for part in parts]
     start = np.cumsum(np.concatenate([[0], *counts])).astype(np.int64)
-    return CriticalPaths(start=start, **columns, strings=shared, details=details)
+    return CriticalPaths(start=start, **columns)
+
+
+# What codes of segments mean: what there is at least of it, and the columns of the codes.
+_CODES: Final[Mapping[str, tuple[tuple[Any, ...], tuple[str, ...]]]] = {
+    "strings": (("",), ("comm",)),
+    "details": ((NO_DETAIL,), ("detail",)),
+    "stacks": ((), ("stack", "waker_stack")),
+}
 
 
 # Critical paths that stay where they are stored, and are fetched as they are needed.
@@ -721,7 +721,7 @@ class PackedPaths:
     """
 
     def __init__(self, paths: CriticalPaths) -> None:
-        self._strings, self._details = paths.strings, paths.details
+        self._meanings = {name: getattr(paths, name) for name in _CODES}
         counts = np.diff(paths.start)
         self._counts, self._first = counts, paths.begin[paths.start[:-1][counts > 0]]
         columns = {name: getattr(paths, name) for name in SEGMENT_COLUMNS if name not in _TIMES}
@@ -749,8 +749,8 @@ class PackedPaths:
         begins = start[:-1][self._counts > 0]
         moved = self._first - end[begins] + duration[begins]
         end += np.repeat(moved, self._counts[self._counts > 0])
-        texts: dict[str, Any] = {"strings": self._strings, "details": self._details}
-        return CriticalPaths(start=start, begin=end - duration, end=end, **columns, **texts)
+        columns |= self._meanings
+        return CriticalPaths(start=start, begin=end - duration, end=end, **columns)
 
 
 _TIMES: Final = ("begin", "end")
@@ -793,20 +793,13 @@ def _narrow(column: Any) -> Any:
     return column.astype(next(fits, column.dtype))
 
 
-def _with_stacks(paths: CriticalPaths, change: Callable[[str], str]) -> CriticalPaths:
-    strings, known = list(paths.strings), dict[str, int]()
-    changed: dict[str, Any] = {}
-    for name in ("stack", "waker_stack"):
-        codes: I32 = getattr(paths, name)
-        table = np.full(len(paths.strings) + 1, -1, np.int32)  # the last is of those without
-        for code in np.unique(codes).tolist():
-            if code >= 0 and (text := change(paths.strings[code])):
-                if text not in known:
-                    known[text] = len(strings)
-                    strings.append(text)
-                table[code] = known[text]
-        changed[name] = table[codes]
-    return replace(paths, strings=tuple(strings), **changed)
+def _with_stacks(paths: CriticalPaths, change: Callable[[Stack], Stack]) -> CriticalPaths:
+    known: dict[Stack, int] = {}
+    changed = [change(stack) for stack in paths.stacks]
+    codes = [known.setdefault(each, len(known)) if each else -1 for each in changed]
+    table = np.array([*codes, -1], np.int32)  # the last is of those without
+    stack, waker = table[paths.stack], table[paths.waker_stack]
+    return replace(paths, stacks=tuple(known), stack=stack, waker_stack=waker)
 
 
 def _load_changed(piece: Piece, change: Callable[[CriticalPaths], CriticalPaths]) -> CriticalPaths:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Final, NamedTuple, overload
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -40,6 +40,9 @@ class Frame(NamedTuple):
     own: bool | None = None
 
 
+Stack = tuple[Frame, ...]  # the innermost first
+
+
 @dataclass(frozen=True, eq=False)
 class Frames(FlatTable):
     """The frames of a recording's stacks, each once."""
@@ -62,9 +65,9 @@ class Stacks(Table):
     kind : uint8
         `SLEEP`, `WAKE`, `RUN`, or `SAMPLE`: in that stack until the thread's next sample.
     stack : int32
-        Which of ``texts``; -1: none that could be read.
-    texts : sequence of str
-        Every distinct stack, as `frames_of` reads it.
+        Which of ``distinct``; -1: none that could be read.
+    distinct : sequence of Stack
+        Each once, of the frames of the recording.
     frames : Frames
     complete : bool
         Every sleep of a thread that has events after its first is among them.
@@ -77,7 +80,7 @@ class Stacks(Table):
     woken: I64
     kind: U8
     stack: I32
-    texts: Sequence[str]
+    distinct: Sequence[Stack]
     frames: Frames
     complete: bool = False
     period: int = 0
@@ -95,74 +98,51 @@ class Stacks(Table):
             "tid": Column(self.tid),
             "woken": Column(self.woken, valid=self.woken > 0),
             "kind": Column(self.kind, KINDS),
-            "stack": Column(np.maximum(self.stack, 0), tuple(self.texts) or ("",), self.stack >= 0),
+            "stack": stack_column(self.stack, self.distinct),
         }
 
 
-class StackTexts(Sequence[str]):
-    """Stacks as texts, each made when it is asked for: a path has few of a machine's.
-
-    Parameters
-    ----------
-    lines : sequence of str
-        Every frame as text.
-    stacks : sequence of list of int
-        Which of them each stack has, innermost first.
-    """
-
-    def __init__(self, lines: Sequence[str], stacks: Sequence[list[int]]) -> None:
-        self._lines, self._stacks = lines, stacks
-
-    def __len__(self) -> int:
-        return len(self._stacks)
-
-    @overload
-    def __getitem__(self, which: int) -> str: ...
-    @overload
-    def __getitem__(self, which: slice) -> Sequence[str]: ...
-    def __getitem__(self, which: int | slice) -> str | Sequence[str]:
-        """Return the text of a stack, or of some."""
-        if isinstance(which, slice):
-            return StackTexts(self._lines, self._stacks[which])
-        return "\n".join([self._lines[frame] for frame in self._stacks[which]])
+def stack_column(codes: I32, stacks: Sequence[Stack]) -> Column:
+    """Return a column of stacks as texts."""
+    return Column(np.maximum(codes, 0), tuple(map(word_stack, stacks)) or ("",), codes >= 0)
 
 
-# A stack as text: a line per frame, innermost first, its parts with tabs between.
+# A stack as files and tables have it: a line per frame, its parts with tabs between.
 
 
-def stack_text(frames: list[Frame]) -> str:
+def word_stack(stack: Stack) -> str:
     """Return a stack as text; names have neither tabs nor line breaks."""
     marks = {None: "", True: "\t+", False: "\t-"}
-    return "\n".join(f"{f.function}\t{f.file}\t{f.line}\t{f.module}{marks[f.own]}" for f in frames)
+    return "\n".join(f"{f.function}\t{f.file}\t{f.line}\t{f.module}{marks[f.own]}" for f in stack)
 
 
-def frames_of(text: str) -> list[Frame]:
-    """Return the frames of a stack, innermost first; of a malformed text what can be read."""
-    found = []
-    for line in text.split("\n"):
-        function, file, number, module, mark = (*line.split("\t"), "", "", "", "", "")[:5]
-        plain = number.isascii() and number.isdecimal() and len(number) < 10
-        own = {"+": True, "-": False}.get(mark)
-        found.append(Frame(function, file, int(number) if plain else 0, module, own))
-    return found
+def read_stack(text: str) -> Stack:
+    """Return the stack that a file has as text; of a malformed one what can be read."""
+    return tuple(map(_read_frame, text.split("\n")))
+
+
+@lru_cache(maxsize=1 << 14)  # stacks are many, of few frames
+def _read_frame(line: str) -> Frame:
+    function, file, number, module, mark = (*line.split("\t"), "", "", "", "", "")[:5]
+    plain = number.isascii() and number.isdecimal() and len(number) < 10
+    own = {"+": True, "-": False}.get(mark)
+    return Frame(function, file, int(number) if plain else 0, module, own)
 
 
 _EXACT: Final = "perf.map"  # module of functions that a language itself names to perf
 
 
-def join_stacks(inner: str, outer: str) -> str:
+def join_stacks(inner: Stack, outer: Stack) -> Stack:
     """Return a stack whose outer frames were found apart: a call's, or those of a sampled Python.
 
     What perf knows of Python is of that very moment, and stays if it reaches the program's own;
     else the sampled functions stand where the interpreter is that runs them.
     """
-    lines, frames = inner.split("\n"), frames_of(inner)
-    if any(f.module == _EXACT and is_own(f) for f in frames):
+    if any(f.module == _EXACT and is_own(f) for f in inner):
         return inner
-    runs = [f.module == _EXACT or f.function.startswith("_PyEval_") for f in frames]
-    at = runs.index(True) if any(runs) else len(lines)
-    rest = [line for line, f in zip(lines[at:], frames[at:], strict=True) if f.module != _EXACT]
-    return "\n".join([*lines[:at], outer, *rest])
+    runs = [f.module == _EXACT or f.function.startswith("_PyEval_") for f in inner]
+    at = runs.index(True) if any(runs) else len(inner)
+    return (*inner[:at], *outer, *(f for f in inner[at:] if f.module != _EXACT))
 
 
 # What is not the program's own: the C library, language runtimes, their standard libraries, and
@@ -202,43 +182,38 @@ def is_own(frame: Frame) -> bool:
 
 
 @lru_cache(maxsize=1 << 14)
-def location_of(text: str) -> str:
+def location_of(stack: Stack, *, lines: bool = True) -> str:
     """Return where in the user's own code a stack is: ``flush_log (app/audit.py:42)``.
 
     Without a source file the program stands for it: ``flush_log (app)``; "" where no frame is
     the user's own.  With files, before it what the thread slept for: ``fsync(audit.log)``.
     """
     said = []
-    for frame in frames_of(text):
-        if is_own(frame):
-            said.append(frame_name(frame))
-            if not is_call(frame):
-                break
+    for frame in filter(is_own, stack):
+        said.append(frame_name(frame, lines=lines))
+        if not is_call(frame):
+            break
     return " in ".join(said)
 
 
-def own_functions(text: str) -> list[str]:
+def own_functions(stack: Stack) -> list[str]:
     """Return the program's own functions of a stack, without lines, the innermost first."""
-    return [name for line in text.split("\n") if (name := _own_function(line))]
+    return [name for frame in stack if (name := _own_function(frame))]
 
 
 @lru_cache(maxsize=1 << 14)  # stacks are many, of few functions
-def _own_function(line: str) -> str:
-    [frame] = frames_of(line)
-    return frame_name(frame._replace(line=0)) if is_own(frame) else ""
+def _own_function(frame: Frame) -> str:
+    return frame_name(frame, lines=False) if is_own(frame) else ""
 
 
-def without_line(location: str) -> str:
-    """Return a place in the code without its line: ``flush_log (app/audit.py)``."""
-    return _LINE.sub(")", location)
-
-
-_LINE: Final = re.compile(r":\d+\)$")
-
-
-def frame_name(frame: Frame) -> str:
+def frame_name(frame: Frame, *, lines: bool = True) -> str:
     """Return a frame as a place in the code: ``flush_log (app/audit.py:42)``."""
-    return frame.function if is_call(frame) else f"{frame.function} ({_place(frame)})"
+    if is_call(frame):
+        return frame.function
+    place = _short(frame.file) if frame.file else frame.module.rpartition("/")[2]
+    if lines and frame.file and frame.line:
+        place += f":{frame.line}"
+    return f"{frame.function} ({place})"
 
 
 def is_call(frame: Frame) -> bool:
@@ -258,7 +233,7 @@ def is_helper(name: str) -> bool:
     return _HELPERS.fullmatch(name) is not None
 
 
-def mark_frames(text: str, own: Collection[str], not_own: Collection[str]) -> str:
+def mark_frames(stack: Stack, own: Collection[str], not_own: Collection[str]) -> Stack:
     """Return a stack in which frames that the user names are the program's own, or not.
 
     A frame is named by its function, or a directory, file or program, with or without its ending.
@@ -269,31 +244,23 @@ def mark_frames(text: str, own: Collection[str], not_own: Collection[str]) -> st
         parts = [frame.function, *frame.file.split("/"), frame.module.rpartition("/")[2]]
         return any(part in names or part.partition(".")[0] in names for part in parts if part)
 
-    return stack_text(
-        [
-            f._replace(own=False if named(f, not_own) else True if named(f, own) else f.own)
-            for f in frames_of(text)
-        ]
+    return tuple(
+        f._replace(own=False if named(f, not_own) else True if named(f, own) else f.own)
+        for f in stack
     )
 
 
-@lru_cache(maxsize=1 << 14)
-def own_stack(text: str) -> str:
+def own_stack(stack: Stack) -> Stack:
     """Return a stack of the program's own frames alone, without directories of the machine.
 
     Its location is that of the whole.
     """
-    own = [frame for frame in frames_of(text) if is_own(frame)]
-    short = [f._replace(file=_short(f.file), module=f.module.rpartition("/")[2]) for f in own]
+    short = [
+        f._replace(file=_short(f.file), module=f.module.rpartition("/")[2])
+        for f in filter(is_own, stack)
+    ]
     # What the shorter name would be taken for is not what it is.
-    return stack_text([f if is_own(f) else f._replace(own=True) for f in short])
-
-
-def _place(frame: Frame) -> str:
-    """Return where a source file is with the line, else the program's name."""
-    if not frame.file:
-        return frame.module.rpartition("/")[2]
-    return f"{_short(frame.file)}:{frame.line}" if frame.line else _short(frame.file)
+    return tuple(f if is_own(f) else f._replace(own=True) for f in short)
 
 
 def _short(file: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from critpath.errors import UnreadableError
-from critpath.model.stacks import KINDS, Frame, Frames, Stacks, StackTexts, stack_text
+from critpath.model.stacks import KINDS, Frame, Frames, Stacks
 from critpath.units import safe_text
 from critpath.untrusted import LARGEST, load_json
 
@@ -55,7 +55,7 @@ def open_stacks(recording: Path, names: tuple[str, str] = STACKS) -> Stacks | No
         what = f"{place}: not stacks of a recording ({safe_text(str(error))})"
         raise UnreadableError(what, _DO) from None
     listed = zip(frames.function, frames.file, frames.line.tolist(), frames.module, strict=True)
-    lines = [stack_text([Frame(*frame)]) for frame in listed]
+    known = [Frame(*frame) for frame in listed]
     columns: Any = {name: events[name].astype(np.int64) for name in ("time", "tid", "woken")}
     columns |= {"kind": events["kind"].copy(), "stack": events["stack"].astype(np.int32)}
     if (np.diff(columns["time"]) < 0).any():
@@ -63,7 +63,7 @@ def open_stacks(recording: Path, names: tuple[str, str] = STACKS) -> Stacks | No
         columns = {name: column[order] for name, column in columns.items()}
     return Stacks(
         **columns,
-        texts=StackTexts(lines, stacks),
+        distinct=[tuple(map(known.__getitem__, stack)) for stack in stacks],
         frames=frames,
         complete=not lost,
         period=period,

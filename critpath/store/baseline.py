@@ -26,6 +26,7 @@ from critpath.model import (
 from critpath.model.details import DETAIL_TEXTS, NO_DETAIL, Detail, read_detail, word_detail
 from critpath.model.paths import find_crossings
 from critpath.model.requests import FACT_NUMBERS, FACT_TEXTS
+from critpath.model.stacks import read_stack, word_stack
 from critpath.model.vectors import number_rows
 from critpath.schema.environment import Environment, read_environment
 from critpath.schema.notes import Remark
@@ -254,7 +255,7 @@ def _paths(
     if spent >= MOST_TIME:
         _wrong(f"{place}.executions", "executions whose times can be added up")
     start = np.concatenate([[0], np.cumsum([len(each) for each in steps])]).astype(np.int64)
-    stacks = _read_stacks(given, place, rows, start, strings)
+    stacks = _read_stacks(given, place, rows, start)
     texts = tuple(strings)
     executions = Executions(
         id=tuple(columns["id"]),
@@ -303,19 +304,18 @@ def _read_stacks(
     place: str,
     rows: Sequence[tuple[str, dict[str, Any]]],
     start: I64,
-    strings: dict[str, int],
 ) -> dict[str, Any]:
-    """Return with which stacks threads slept, ran and were woken, as codes of texts."""
+    """Return with which stacks threads slept, ran and were woken, and these."""
     known = [
-        strings.setdefault(_text(text, where), len(strings))
+        read_stack(_text(text, where))
         for where, text in _items(given.get("stacks", []), f"{place}.stacks", str)
     ]
-    found = {name: np.full(int(start[-1]), -1, np.int32) for name in _STACKS}
+    found: dict[str, Any] = {name: np.full(int(start[-1]), -1, np.int32) for name in _STACKS}
     for (where, row), low, high in zip(rows, start.tolist(), start[1:].tolist(), strict=False):
         for name, codes in found.items():
             for at, value in _pairs(row, name, where, high - low):
-                codes[low + at] = known[_whole(value, f"{where}.{name}", 0, len(known))]
-    return found
+                codes[low + at] = _whole(value, f"{where}.{name}", 0, len(known))
+    return {**found, "stacks": tuple(known)}
 
 
 def _read_certainty(
@@ -510,7 +510,7 @@ def _session_lines(session: Session) -> Iterator[str]:
     executions = paths.executions
     origin = int(executions.begin[0]) if len(paths) else 0
     (kinds, kind), (threads, thread) = _kinds(paths), _threads(paths)
-    stacks = _stack_codes(paths.paths)
+    texts, stacks = _stack_codes(paths.paths)
     single = {
         "sources": paths.sources,
         "recorded": session.recorded,
@@ -528,7 +528,7 @@ def _session_lines(session: Session) -> Iterator[str]:
         "means": [list(pair) for pair in paths.mean_times()],
         "kinds": list(map(list, kinds)),
         "threads": list(map(list, threads)),
-        **({"stacks": list(stacks)} if stacks else {}),
+        **({"stacks": texts} if texts else {}),
         "executions": list(_rows(paths, origin, kind, thread, threads, stacks)),
     }
     yield "{"
@@ -574,10 +574,13 @@ def _threads(paths: PathSet) -> tuple[list[tuple[int, int, str]], I64]:
     return table, np.array([place[thread] for thread in named], np.int64)[codes]
 
 
-def _stack_codes(of: CriticalPaths) -> dict[str, int]:
-    """Return the place of every stack that a segment has, in order of text."""
+def _stack_codes(of: CriticalPaths) -> tuple[list[str], dict[int, int]]:
+    """Return the text of every stack that a segment has, sorted, and its place by its code."""
     used = {code for name in _STACKS for code in np.unique(getattr(of, name)).tolist()} - {-1}
-    return {text: place for place, text in enumerate(sorted({of.strings[code] for code in used}))}
+    text_of = {code: utf8(word_stack(of.stacks[code])) for code in used}
+    texts = sorted({*text_of.values()})
+    place = {text: at for at, text in enumerate(texts)}
+    return texts, {code: place[text] for code, text in text_of.items()}
 
 
 def _rows(
@@ -586,7 +589,7 @@ def _rows(
     kinds: I64,
     threads: I64,
     table: Sequence[tuple[int, int, str]],
-    stacks: Mapping[str, int],
+    stacks: Mapping[int, int],
 ) -> Iterator[dict[str, Any]]:
     """Yield what is on each execution's line; what is usual is left out."""
     thread_of = {thread: code for code, thread in enumerate(table)}
@@ -616,7 +619,7 @@ def _rows(
             codes = getattr(of, column)[mine]
             some = np.flatnonzero(codes >= 0).tolist()
             if some:
-                row[column] = [n for at in some for n in (at, stacks[of.strings[codes[at]]])]
+                row[column] = [n for at in some for n in (at, stacks[int(codes[at])])]
         if executions.requests is not None:
             row["request"] = _request(executions.requests, i)
         row["path"] = steps[mine].reshape(-1).tolist()

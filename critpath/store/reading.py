@@ -27,6 +27,7 @@ from critpath.model import (
 )
 from critpath.model.details import DETAIL_TEXTS, NO_DETAIL, Detail, read_details
 from critpath.model.requests import FACT_NUMBERS, FACT_TEXTS
+from critpath.model.stacks import read_stack
 from critpath.model.vectors import number_rows
 from critpath.schema.environment import read_environment
 from critpath.store.columns import (
@@ -413,10 +414,11 @@ def _paths(table: pa.Table, strings: tuple[str, ...], wrong: Wrong) -> CriticalP
             raise wrong(f"a segment with an unknown {name}")
         return result
 
-    def stacks(name: str) -> Any:
-        found = codes(name, strings)
-        return np.where(found == strings.index(""), np.int32(-1), found)
-
+    stacks = {n: codes(n, strings) for n in STACK_SEGMENT if _has_field(segments.type, n)}
+    used = np.unique(np.concatenate([np.zeros(0, np.int32), *stacks.values()])).tolist()
+    used = [code for code in used if strings[code]]
+    stack_of = np.full(len(strings), -1, np.int32)
+    stack_of[used] = np.arange(len(used))
     more = [name for name in (*MORE_OF_SEGMENT, *SURE_SEGMENT) if _has_field(segments.type, name)]
     state = codes("state", STATES).astype(np.uint8)
     if DETAILS not in table.column_names:
@@ -450,7 +452,8 @@ def _paths(table: pa.Table, strings: tuple[str, ...], wrong: Wrong) -> CriticalP
             name: numbers(segments.field(name))
             for name in ("begin", "end", "tid", "host", "cpu", "lossy", *more)
         },
-        **{name: stacks(name) for name in STACK_SEGMENT if _has_field(segments.type, name)},
+        **{name: stack_of[found] for name, found in stacks.items()},
+        stacks=tuple(read_stack(strings[code]) for code in used),
         strings=strings,
         beneath=codes("beneath", STATES).astype(np.uint8)
         if _has_field(segments.type, "beneath")

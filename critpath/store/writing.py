@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -28,6 +28,7 @@ from critpath.model import (
 )
 from critpath.model.details import DETAIL_TEXTS
 from critpath.model.requests import FACT_NUMBERS, FACT_TEXTS
+from critpath.model.stacks import word_stack
 from critpath.model.vectors import number_codes
 from critpath.store.columns import (
     DETAILS,
@@ -325,12 +326,14 @@ def _segments(
     start = paths.start[rows.start : rows.stop + 1]
     within = slice(int(start[0]), int(start[-1]))
 
-    def words(codes: I64 | I32 | U8, texts: tuple[str, ...]) -> pa.Array:
+    def words(
+        codes: I64 | I32 | U8, texts: tuple[Any, ...], word: Callable[[Any], str] = str
+    ) -> pa.Array:
         # In order of text: bytes must not depend on how words are numbered.
         present = np.zeros(len(texts), np.bool_)
         present[codes] = True
         used = np.flatnonzero(present)
-        named = [texts[code] for code in used.tolist()]
+        named = [word(texts[code]) for code in used.tolist()]
         if not "".join(named).isascii():
             named = [*map(utf8, named)]
         distinct = sorted(set(named))
@@ -349,8 +352,7 @@ def _segments(
 
     texts = {"state": STATES, "comm": paths.strings, "beneath": STATES}
     elements = schema.field(SEGMENTS).type.value_type
-    if elements.get_field_index("stack") >= 0:
-        texts |= dict.fromkeys(STACK_SEGMENT, (*paths.strings, ""))  # the last is -1: none
+    stacks = (*paths.stacks, ())  # the last is -1: none
     bounds, entries, places = _place_details(paths, start)
     tids = np.array([each.peer_tid for each in paths.details], np.int64)
     details = [
@@ -361,6 +363,8 @@ def _segments(
 
     def column(f: pa.Field) -> pa.Array:
         codes = places if f.name == "detail" else getattr(paths, f.name)[within]
+        if f.name in STACK_SEGMENT:
+            return words(codes, stacks, word_stack)
         return words(codes, texts[f.name]) if f.name in texts else of_numbers(codes, f.type)
 
     segments = list_of(SEGMENTS, start - start[0], [*map(column, elements)])

@@ -13,7 +13,7 @@ import numpy as np
 from critpath.documents import HostWaitEntry
 from critpath.model import I64, RUNNING, Bool, ChainTimes, PathSet, State, number_codes, role_name
 from critpath.model.paths import find_crossings
-from critpath.model.stacks import own_functions
+from critpath.model.stacks import Stack, own_functions
 from critpath.model.vectors import InCode, Part
 from critpath.schema.parameters.ab import PLACES
 from critpath.schema.parameters.localize import WAITS
@@ -107,9 +107,9 @@ class _Places:
         """Return the column of every segment: its place times 32, and the state."""
         paths, columns = part.paths, self._chains.of(part)
         chain, state = columns // 32, columns % 32
-        stack = np.where(paths.stack >= 0, paths.stack, len(paths.strings))
+        stack = np.where(paths.stack >= 0, paths.stack, len(paths.stacks))
         first, place = paths.start[paths.path], np.zeros(len(chain), np.int64)
-        frames = {len(paths.strings): tuple[InCode, ...]()}
+        frames = {len(paths.stacks): tuple[InCode, ...]()}
         numbers = np.arange(len(chain))
         for number in np.unique(chain).tolist():  # the one above has the lower number
             mine = np.flatnonzero(chain == number)
@@ -123,7 +123,7 @@ class _Places:
             found = []
             for below, code in pairs.T.tolist():
                 if code not in frames:
-                    frames[code] = own_frames(paths.strings[code])
+                    frames[code] = own_frames(paths.stacks[code])
                 names = (roles[-1:] if below >= 0 else roles) + frames[code]
                 found.append(self._descend(max(below, 0), names))
             place[mine] = np.array(found, np.int64)[where.reshape(-1)]
@@ -162,9 +162,9 @@ class _Places:
         return stands
 
 
-def own_frames(text: str) -> tuple[InCode, ...]:
+def own_frames(stack: Stack) -> tuple[InCode, ...]:
     """Return the program's own functions of a stack as parts of a chain, the outermost first."""
-    names = own_functions(text)
+    names = own_functions(stack)
     found = [name for name, inner in pairwise([*reversed(names), ""]) if name != inner]
     kept = found if len(found) <= _DEEP else [*found[: _DEEP - 3], *found[-3:]]
     return tuple(map(InCode, kept))

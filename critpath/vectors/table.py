@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -24,7 +25,7 @@ from critpath.model import (
 )
 from critpath.model.details import Detail
 from critpath.model.paths import SEGMENT_COLUMNS
-from critpath.model.stacks import location_of, without_line
+from critpath.model.stacks import location_of
 from critpath.model.vectors import look_up
 from critpath.processes import side_by_side
 from critpath.schema import notes
@@ -228,13 +229,13 @@ _Places = Callable[[CriticalPaths], tuple[I32, list[str]]]
 def functions_of(paths: CriticalPaths) -> tuple[I32, list[str]]:
     """Return a code for the function of every segment, and what functions are called by code.
 
-    Without lines: a function that only moved in its file is the same.
+    Without lines, which names of recorded functions have: one that only moved is the same.
     """
     runs = np.isin(paths.state, [int(State.RUN), int(State.RUN_USER)])
     texts, place = {"": 0}, np.zeros(len(paths.details), np.int32)
     for code in np.unique(paths.detail[runs]).tolist():
         name = paths.details[code].function
-        place[code] = texts.setdefault(without_line(name), len(texts))
+        place[code] = texts.setdefault(re.sub(r":\d+\)$", ")", name), len(texts))
     return np.where(runs, place[paths.detail], np.int32(0)), list(texts)
 
 
@@ -243,10 +244,10 @@ def locations_of(paths: CriticalPaths) -> tuple[I32, list[str]]:
 
     Without lines, as `functions_of`.
     """
-    texts, place = {"": 0}, np.zeros(len(paths.strings) + 1, np.int32)  # the last: without a stack
+    texts, place = {"": 0}, np.zeros(len(paths.stacks) + 1, np.int32)  # the last: without a stack
     for code in np.unique(paths.stack[paths.stack >= 0]).tolist():
-        name = location_of(paths.strings[code])
-        place[code] = texts.setdefault(without_line(name), len(texts))
+        name = location_of(paths.stacks[code], lines=False)
+        place[code] = texts.setdefault(name, len(texts))
     return place[paths.stack], list(texts)
 
 

@@ -52,7 +52,7 @@ from results import write_results
 from critpath import flow
 from critpath.detect.flame import FlameSets, build_flame
 from critpath.graph.stacks import ASLEEP, find_sleeps, usual_distance
-from critpath.model.stacks import SLEEP, Frame, Stacks, frames_of
+from critpath.model.stacks import SLEEP, Frame, Stacks
 from critpath.read.event_names import KERNEL_EVENTS
 from critpath.read.stacks import open_stacks
 from critpath.read.traces import read_events
@@ -330,7 +330,7 @@ def hold_python(place: Path, python: str) -> int:
     for tid, at, name in map(str.split, written.read_text().splitlines()):
         mine = asleep[(path.tid[asleep] == int(tid)) & (path.begin[asleep] >= int(at))][:1]
         codes = path.stack[mine].tolist()
-        frames = frames_of(path.strings[codes[0]]) if codes and codes[0] >= 0 else []
+        frames = path.stacks[codes[0]] if codes and codes[0] >= 0 else ()
         own = [frame.function for frame in frames if frame.file[-3:] == ".py"][:1]
         right[name] += own == [name]
         wrong[name] += own not in ([name], [])
@@ -376,7 +376,7 @@ def stack_after(stacks: Stacks, tid: int, time: int) -> list[Frame]:
     mine = (stacks.tid == tid) & (stacks.kind == SLEEP) & (stacks.time >= time)
     first = mine.argmax()
     stack = int(stacks.stack[first]) if mine[first] else -1
-    return frames_of(stacks.texts[stack]) if stack >= 0 else []
+    return list(stacks.distinct[stack]) if stack >= 0 else []
 
 
 def count_right(program: Path, written: Path, recording: Path) -> tuple[int, int]:

@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from contract import ContractError, hold, scratch
 
-from critpath.model.stacks import frames_of, location_of, own_stack
+from critpath.model.stacks import location_of, own_stack, read_stack, word_stack
 from critpath.read.stacks import open_stacks
 from critpath.record.stacks import unwind
 
@@ -74,15 +74,15 @@ def use_data(data: bytes) -> None:
 
 
 def use_stacks() -> None:
-    """Read the stacks of a recording, and every text in them."""
+    """Read the stacks of a recording, and every frame in them."""
     stacks = open_stacks(directory().parent)
     if stacks is None:
         raise ContractError("no stacks")
-    for text in stacks.texts:
-        if location_of(own_stack(text)) != location_of(text):
-            raise ContractError(f"another location without what is not own: {text!r}")
-        if len(frames_of(text)) != text.count("\n") + 1:
-            raise ContractError(f"frames run together: {text!r}")
+    for stack in stacks.distinct:
+        if location_of(own_stack(stack)) != location_of(stack):
+            raise ContractError(f"another location without what is not own: {stack!r}")
+        if stack and read_stack(word_stack(stack)) != stack:
+            raise ContractError(f"frames run together: {stack!r}")
 
 
 def one(data: bytes) -> str:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from critpath.model import I64, RUNNING, CriticalPaths, Loss, State
-from critpath.model.details import Detail, word_detail
-from critpath.model.stacks import frames_of, location_of
+from critpath.model.details import word_detail
+from critpath.model.stacks import Stack, location_of
 from critpath.model.vectors import number_rows
 from critpath.report.document._segments import join_segments
 
@@ -81,7 +81,7 @@ def path_document(
             uncertainty_ns=bound if bound >= 0 else None,
             confidence=_round(sure),
             **msgspec.convert(
-                _named_stacks(paths.strings, stack, waker), dict[str, list[FrameEntry]]
+                _named_stacks(paths.stacks, stack, waker), dict[str, list[FrameEntry]]
             ),
         )
         for begin, end, tid_, comm_, state, detail, beneath, bound, sure, stack, waker in zip(
@@ -156,10 +156,10 @@ _KEPT: Final = 20_000  # kinds of segments, some 300 bytes each
 _FRAME: Final = ("function", "file", "line", "module")
 
 
-def _named_stacks(strings: Sequence[str], stack: int, waker: int) -> dict[str, Any]:
+def _named_stacks(stacks: Sequence[Stack], stack: int, waker: int) -> dict[str, Any]:
     """Return the frames of a segment's stacks, of those that are known."""
     return {
-        name: [dict(zip(_FRAME, frame, strict=False)) for frame in frames_of(strings[code])]
+        name: [dict(zip(_FRAME, frame, strict=False)) for frame in stacks[code]]
         for name, code in (("stack", stack), ("waker_stack", waker))
         if code >= 0
     }
@@ -182,7 +182,7 @@ def _number_kinds(
     texts = []
     for one in each:
         if one not in known:
-            known[one] = _kind_json(paths.strings, paths.details, *one)
+            known[one] = _kind_json(paths, *one)
         texts.append(known[one])
     return kind, texts
 
@@ -194,8 +194,7 @@ _KIND: Final = (
 
 
 def _kind_json(
-    strings: Sequence[str],
-    details: Sequence[Detail],
+    paths: CriticalPaths,
     tid: int,
     comm: int,
     state: int,
@@ -205,14 +204,14 @@ def _kind_json(
     beneath, bound, sure, stack, waker = rest
     named: dict[str, Any] = {
         "tid": tid,
-        "comm": strings[comm],
+        "comm": paths.strings[comm],
         "state": State(state).name,
-        "detail": word_detail(details[detail]),
+        "detail": word_detail(paths.details[detail]),
         "beneath": _beneath(beneath),
         "uncertainty_ns": bound if bound >= 0 else None,
         "confidence": _round(sure),
     }
-    named |= _named_stacks(strings, stack, waker)
+    named |= _named_stacks(paths.stacks, stack, waker)
     return escape_more(json.dumps(named))[1:].encode("ascii")
 
 
@@ -334,9 +333,9 @@ def summarize_code(paths: PathSet, most: int) -> tuple[list[CodeSummary], CodeSu
     seen = [np.zeros(0, np.int64)]
     first = 0
     for chunk in paths.paths.chunks():
-        table = np.zeros(len(chunk.strings) + 1, np.int64)  # the last is of those without
+        table = np.zeros(len(chunk.stacks) + 1, np.int64)  # the last is of those without
         for code in np.unique(chunk.stack[chunk.stack >= 0]).tolist():
-            table[code] = names.setdefault(location_of(chunk.strings[code]), len(names))
+            table[code] = names.setdefault(location_of(chunk.stacks[code]), len(names))
         of, time = table[chunk.stack], chunk.duration
         found = np.zeros((len(names), 3), np.int64)
         runs = np.isin(chunk.state, [int(state) for state in RUNNING])

@@ -22,7 +22,7 @@ import numpy as np
 from critpath.documents import FindingEntry
 from critpath.model import Bool, CriticalPaths, State
 from critpath.model.details import word_detail
-from critpath.model.stacks import frame_name, frames_of
+from critpath.model.stacks import frame_name
 from critpath.model.vectors import host_of
 from critpath.report.exports.exported import Exported, execution_name, thread_name
 from critpath.report.palette import LOOKS, words_of
@@ -324,8 +324,7 @@ class _Bodies(dict[tuple[int, ...], bytes]):
 
     def _calls(self, code: int) -> str:
         """Return the functions of a stack, the outermost first."""
-        frames = frames_of(self.paths.strings[code])[::-1] if code >= 0 else []
-        return " > ".join(frame_name(frame) for frame in frames)
+        return " > ".join(map(frame_name, reversed(self.paths.stacks[code]))) if code >= 0 else ""
 
 
 def _execution(

@@ -13,7 +13,7 @@ from typing import Final
 from critpath import __version__
 from critpath.model import State
 from critpath.model.details import word_detail
-from critpath.model.stacks import frame_name, frames_of
+from critpath.model.stacks import frame_name
 from critpath.report.exports.exported import Exported, execution_name, thread_name
 from critpath.report.palette import LOOKS
 from critpath.units import safe_text
@@ -68,12 +68,11 @@ class _Stacks(dict[tuple[int, ...], list[int]]):
 
     def __missing__(self, kind: tuple[int, ...]) -> list[int]:
         tid, comm, state, detail, stack = kind
-        strings = self.paths.strings
-        names = [thread_name(strings[comm], tid), LOOKS[State(state).name].words]
+        names = [thread_name(self.paths.strings[comm], tid), LOOKS[State(state).name].words]
         if said := word_detail(self.paths.details[detail]):
             names.append(safe_text(said))
         if stack >= 0:
-            frames = frames_of(strings[stack])[::-1]
+            frames = reversed(self.paths.stacks[stack])
             names += [safe_text(frame_name(frame)) for frame in frames]
         self[kind] = [self.frames.setdefault(name, len(self.frames)) for name in names]
         return self[kind]

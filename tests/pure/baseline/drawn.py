@@ -7,6 +7,7 @@ from detailing import detailed
 from hypothesis import strategies as st
 
 from critpath.model import CriticalPaths, Executions, Loss, PathSet, State
+from critpath.model.stacks import read_stack
 from critpath.schema.environment import read_environment
 
 HOSTILE = (
@@ -23,11 +24,6 @@ HOSTILE = (
 TEXTS = st.one_of(st.sampled_from(["", "worker-1", "kworker/0:1H", *HOSTILE]), st.text(max_size=9))
 # As far as a reader takes them: no difference and no sum overflows.
 NUMBERS = st.integers(-(2**62), 2**62 - 1)
-
-
-def _present(codes):
-    """No stack is "": that stands for none."""
-    return np.where(codes, codes, -1).astype(np.int32)
 
 
 @st.composite
@@ -86,8 +82,9 @@ def path_sets(draw: st.DrawFn) -> PathSet:
                 beneath=column(0, len(State) - 1, total, np.uint8),
                 uncertainty=column(-1, 9, total),
                 confidence=column(0, 3, total) / 3,
-                stack=_present(column(-1, len(strings) - 1, total, np.int32)),
-                waker_stack=_present(column(-1, len(strings) - 1, total, np.int32)),
+                stack=column(-1, len(strings) - 2, total, np.int32),
+                waker_stack=column(-1, len(strings) - 2, total, np.int32),
+                stacks=tuple(map(read_stack, strings[1:])),
             )
         ),
         session=column(0, len(sources) - 1, count),

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from critpath.errors import UnreadableError
 from critpath.model import PathSet
+from critpath.model.stacks import read_stack, word_stack
 from critpath.store.baseline import (
     FORMAT,
     Baseline,
@@ -40,6 +41,7 @@ def utf8(text: str) -> str:
 def plain(paths: PathSet) -> dict:
     """Everything of a set, texts instead of codes."""
     of, executions = paths.paths, paths.executions
+    stacks = [*(read_stack(utf8(word_stack(each))) for each in of.stacks), None]
     return {
         "ids": [utf8(t) for t in executions.id],
         "labels": [utf8(t) for t in executions.label],
@@ -58,7 +60,7 @@ def plain(paths: PathSet) -> dict:
         "detail": [of.details[c].with_texts(utf8) for c in of.detail.tolist()],
         "comm": [utf8(of.strings[c]) for c in of.comm.tolist()],
         **{
-            name: [utf8(of.strings[c]) if c >= 0 else None for c in getattr(of, name).tolist()]
+            name: [stacks[c] for c in getattr(of, name).tolist()]
             for name in ("stack", "waker_stack")
         },
         "session": paths.session.tolist(),

@@ -15,9 +15,9 @@ from critpath.model.stacks import (
     SAMPLE,
     SLEEP,
     WAKE,
+    Frame,
     Frames,
     Stacks,
-    frames_of,
     location_of,
 )
 from critpath.schema.parameters.replay import WAITING
@@ -46,16 +46,15 @@ def path_of(*segments):
 def stacks_of(*rows, complete=False):
     """Return stacks: (microseconds, thread, whom it woke, kind), each one of its own."""
     time, tid, woken, kind = np.array(sorted(rows), np.int64).reshape(-1, 4).T
-    texts = tuple(f"f{at}_{of}\t\t0\tapp" for at, of in zip(time, tid, strict=True))
+    stacks = [(Frame(f"f{at}_{of}", "", 0, "app"),) for at, of in zip(time, tid, strict=True)]
     which = np.arange(len(time), dtype=np.int32)
-    return Stacks(time * US, tid, woken, kind.astype(np.uint8), which, texts, NONE, complete)
+    return Stacks(time * US, tid, woken, kind.astype(np.uint8), which, stacks, NONE, complete)
 
 
 def joined(paths, stacks):
     found = add_stacks(paths, stacks).paths
-    names = [*found.strings, None]
     return [
-        tuple(names[code].split("\t")[0] if code >= 0 else None for code in pair)
+        tuple(found.stacks[code][0].function if code >= 0 else None for code in pair)
         for pair in zip(found.stack.tolist(), found.waker_stack.tolist(), strict=True)
     ]
 
@@ -223,12 +222,12 @@ def test_a_short_wait_does_not_get_the_stack_of_the_next():
 def test_a_file_stands_before_the_code_that_waits_for_it():
     paths = path_of((State.RUN, 7, 100), (State.WAIT_TASK, 7, 500), (State.RUN, 7, 100))
     stacks = stacks_of((1102, 7, 0, SLEEP), (1597, 9, 7, WAKE))
-    files = replace(stacks_of((1101, 7, 0, SLEEP)), texts=("fsync(a.log)\t\t0\t",))
+    files = replace(stacks_of((1101, 7, 0, SLEEP)), distinct=[(Frame("fsync(a.log)", "", 0, ""),)])
     found = add_stacks(add_stacks(paths, stacks), files).paths
-    text = found.strings[found.stack[1]]
-    assert location_of(text) == "fsync(a.log) in f1102_7 (app)"
-    assert [f.function for f in frames_of(text)] == ["fsync(a.log)", "f1102_7"]
-    assert location_of(found.strings[found.waker_stack[1]]) == "f1597_9 (app)"
+    stack = found.stacks[found.stack[1]]
+    assert location_of(stack) == "fsync(a.log) in f1102_7 (app)"
+    assert [f.function for f in stack] == ["fsync(a.log)", "f1102_7"]
+    assert location_of(found.stacks[found.waker_stack[1]]) == "f1597_9 (app)"
 
 
 def sampled(paths, *rows):
@@ -283,7 +282,7 @@ def test_a_place_in_which_others_are_waited_for_is_none_at_which_threads_run():
     rows = [(1000 + 36_900 * i + at, 7, 0, SAMPLE) for i in range(3) for at in (2000, 34_900)]
     stacks = replace(
         stacks_of(*rows),
-        texts=("query\t\t0\tapp", "idle\t\t0\tapp"),
+        distinct=[(Frame(name, "", 0, "app"),) for name in ("query", "idle")],
         stack=np.array([0, 1] * 3, np.int32),
         period=5000 * US,
     )
@@ -304,12 +303,10 @@ def test_a_place_is_one_at_which_threads_sleep_or_run(early, phase, rounds):
     changes = np.append(True, np.diff(waits) != 0)
     rows = [(int(at) - early, 7, 0, SAMPLE) for at in times[changes]]
     stacks = stacks_of(*rows)
-    texts = tuple(f"{'wait' if wait else 'run'}\t\t0\tapp" for wait in waits[changes])
-    kinds = ("wait\t\t0\tapp", "run\t\t0\tapp")
     stacks = replace(
         stacks,
-        texts=kinds,
-        stack=np.array([kinds.index(text) for text in texts], np.int32),
+        distinct=[(Frame(name, "", 0, "app"),) for name in ("run", "wait")],
+        stack=waits[changes].astype(np.int32),
         period=5000 * US,
     )
     found = [stack for stack, _ in joined(paths, stacks)]
@@ -319,8 +316,8 @@ def test_a_place_is_one_at_which_threads_sleep_or_run(early, phase, rounds):
     assert len(wrong) <= len(found) // 5
 
 
-def test_stacks_of_threads_that_are_on_no_path_cost_no_text():
+def test_stacks_of_threads_that_are_on_no_path_cost_nothing():
     paths = path_of((State.RUN, 7, 20), (State.WAIT_FUTEX, 7, 100))
     stacks = stacks_of((1020, 7, 0, SLEEP), (1030, 9, 0, SLEEP), (1120, 8, 7, WAKE))
-    strings = add_stacks(paths, stacks).paths.strings
-    assert [text.split("\t")[0] for text in strings[1:]] == ["f1020_7", "f1120_8"]
+    found = add_stacks(paths, stacks).paths.stacks
+    assert [stack[0].function for stack in found] == ["f1020_7", "f1120_8"]

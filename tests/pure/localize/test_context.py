@@ -11,6 +11,7 @@ from pure.localize.findings import make_finding
 
 from critpath.localize.segments import find_context
 from critpath.model import Context, CriticalPaths, Executions, PathSet, State, Symbol
+from critpath.model.stacks import Frame
 
 STRINGS = ("", "worker", "helper", "virtio0-req.0", "read", "pread64", "other")
 
@@ -102,10 +103,9 @@ def test_the_call_that_it_waits_in(segments, at, state, role, call):
 def test_where_in_the_code_both_threads_are():
     """The other thread's segments have their place, and the subject's sleep before has where."""
     found = path_of(RUN, CALL, HELPS, RUN)
-    stacks = ("flush\ta/log.c\t4\ta/app", "get\ta/pool.c\t8\ta/app")
-    first = len(STRINGS)
-    stack = np.array([-1, first + 1, first, -1], np.int32)
-    found = replace(found, paths=replace(found.paths, strings=STRINGS + stacks, stack=stack))
+    stacks = (Frame("flush", "a/log.c", 4, "a/app"),), (Frame("get", "a/pool.c", 8, "a/app"),)
+    stack = np.array([-1, 1, 0, -1], np.int32)
+    found = replace(found, paths=replace(found.paths, stacks=stacks, stack=stack))
     context = find_context(found, finding_at(2, HELPS[0], "helper"))
     assert context.location == {"flush (a/log.c:4)": 1000}
     assert context.waits_at == "get (a/pool.c:8)"
@@ -114,9 +114,9 @@ def test_where_in_the_code_both_threads_are():
 
 def test_where_in_the_code_it_waits_and_who_ended_that():
     found = path_of(RUN, DISK, RUN)
-    stacks = ("read\ta/io.c\t4\ta/app", "done\ta/io.c\t8\ta/app")
-    at = np.array([-1, len(STRINGS), -1], np.int32)
-    paths = replace(found.paths, strings=STRINGS + stacks, stack=at, waker_stack=at + (at >= 0))
+    stacks = (Frame("read", "a/io.c", 4, "a/app"),), (Frame("done", "a/io.c", 8, "a/app"),)
+    at = np.array([-1, 0, -1], np.int32)
+    paths = replace(found.paths, stacks=stacks, stack=at, waker_stack=at + (at >= 0))
     context = find_context(replace(found, paths=paths), finding_at(1, State.WAIT_DISK))
     assert context.location == {"read (a/io.c:4)": 1000}
     assert context.waker_location == {"done (a/io.c:8)": 1000}
@@ -127,12 +127,12 @@ def test_of_a_service_that_asks_another_its_own_wait_is_where_that_is_waited_for
     """Client, service and backend; what the service asked and has answered is over."""
     found = path_of(*[(State.RUN, "", "worker")] * 8)
     tids = np.array([7, 8, 9, 8, 10, 8, 7, 7], np.int64)
-    own = ("recv\ta/client.c\t1\ta/app", "ask\ta/web.c\t2\ta/app", "put\ta/old.c\t3\ta/app")
+    own = [("recv", "client.c", 1), ("ask", "web.c", 2), ("put", "old.c", 3)]
+    stacks = tuple((Frame(name, f"a/{file}", line, "a/app"),) for name, file, line in own)
     stack = np.array([0, 1, 2, 1, -1, 1, -1, -1], np.int32)
-    stack = np.where(stack >= 0, stack + len(STRINGS), -1).astype(np.int32)
     state = np.full(8, State.RUN, np.uint8)
     state[4] = State.WAIT_TIMER
-    paths = replace(found.paths, strings=STRINGS + own, stack=stack, tid=tids, state=state)
+    paths = replace(found.paths, stacks=stacks, stack=stack, tid=tids, state=state)
     at_backend = finding_at(4, State.WAIT_TIMER, "backend")
     assert find_context(replace(found, paths=paths), at_backend).waits_at == "ask (a/web.c:2)"
     unknown = replace(paths, stack=np.where(tids == 8, -1, stack).astype(np.int32))

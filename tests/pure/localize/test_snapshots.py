@@ -41,6 +41,7 @@ from critpath.model import (
     VectorTable,
 )
 from critpath.model.details import read_detail
+from critpath.model.stacks import Frame
 
 GOLDEN = Path(__file__).with_name("golden")
 MS = 1_000_000
@@ -545,17 +546,15 @@ def test_where_findings_stand(snapshot, load):
             [" ".join(f"{rng.choice(letters)}{rng.randrange(9, 99)}" for _ in range(14))] * 2
         )
         paths = sample.paths
-        size, first = len(paths.state), len(paths.strings)
-        stacks = [f"work{i}\tapp.c\t{i}\tapp\t+\nmain\tapp.c\t1\tapp\t+" for i in range(4)]
+        main = Frame("main", "app.c", 1, "app", True)
+        stacks = tuple((Frame(f"work{i}", "app.c", i, "app", True), main) for i in range(4))
         codes = [
-            np.array([rng.choice((-1, *range(first, first + 4))) for _ in range(size)], np.int32)
+            np.array([rng.choice(range(-1, 4)) for _ in range(len(paths.state))], np.int32)
             for _ in range(2)
         ]
         sample = replace(
             sample,
-            paths=replace(
-                paths, strings=(*paths.strings, *stacks), stack=codes[0], waker_stack=codes[1]
-            ),
+            paths=replace(paths, stacks=stacks, stack=codes[0], waker_stack=codes[1]),
         )
         rows = segments.rows_of(sample.paths, 1)
         model = drawn_findings(1, 1, 1)[0]

@@ -118,7 +118,7 @@ def test_an_ordinary_block_takes_few_bytes():
     assert sum(len(table.data) for table in packed.tables) < 10 * len(packed)
 
 
-TEXTS = {"strings", "details"}
+TEXTS = {"strings", "details", "stacks"}
 COLUMNS = tuple(f.name for f in fields(CriticalPaths) if f.name not in TEXTS)
 NUMBERS = st.sampled_from([-1, 0, 1, 127, 128, 255, 2**16, 2**31, 2**32, 2**53 + 1, 2**61 - 1])
 
@@ -171,6 +171,7 @@ def pack_and_compare(paths: CriticalPaths) -> PackedPaths:
         assert one.tolist() == other.tolist(), name
     assert again.strings is paths.strings
     assert again.details is paths.details
+    assert again.stacks is paths.stacks
     return packed
 
 

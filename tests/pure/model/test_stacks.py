@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from critpath.model.stacks import (
     Frame,
-    frames_of,
     is_own,
     join_stacks,
     location_of,
     mark_frames,
     own_stack,
-    stack_text,
+    read_stack,
+    word_stack,
 )
 
 LIBC = Frame(
@@ -41,7 +41,7 @@ STRIPPED = Frame("flush_log", "", 0, "/srv/me/bin/server")
     ],
 )
 def test_the_innermost_own_frame_is_the_location(frames, location):
-    assert location_of(stack_text(frames)) == location
+    assert location_of(tuple(frames)) == location
 
 
 NODE = [
@@ -49,6 +49,12 @@ NODE = [
     Frame("handle", "/app/node_modules/express/lib/router.js", 9, "perf.map"),
     Frame("Builtin:ArrayMap", "", 0, "perf.map"),
 ]
+
+
+def test_without_lines_a_peer_keeps_its_port():
+    ask = Frame("connect(10.0.0.2:5432)", "", 0, "")
+    assert location_of((ask,), lines=False) == "connect(10.0.0.2:5432)"
+    assert location_of((ask, C), lines=False) == "connect(10.0.0.2:5432) in flush_log (src/log.c)"
 
 
 @pytest.mark.parametrize("frame", [LIBC, LOCK, EVAL, THREADING, PACKAGE, *NODE])
@@ -63,7 +69,7 @@ NAMES = st.text(st.characters(exclude_characters="\t\n", exclude_categories=["Cs
     st.lists(st.builds(Frame, NAMES, NAMES, st.integers(0, 10**8), NAMES), min_size=1, max_size=9)
 )
 def test_a_stack_survives_as_text(frames):
-    assert frames_of(stack_text(frames)) == frames
+    assert read_stack(word_stack(frames)) == tuple(frames)
 
 
 PARTS = st.sampled_from(["", ".", "srv", "bits", "site-packages", "<x>", "usr", "lib", "c++"])
@@ -83,10 +89,10 @@ FRAMES = st.builds(
 
 @given(st.lists(FRAMES, max_size=5))
 def test_what_a_baseline_keeps_has_the_same_location_and_no_directories(frames):
-    kept = own_stack(stack_text(frames))
-    assert location_of(kept) == location_of(stack_text(frames))
+    kept = own_stack(tuple(frames))
+    assert location_of(kept) == location_of(tuple(frames))
     assert own_stack(kept) == kept
-    assert all(f.file.count("/") < 2 and "/" not in f.module for f in frames_of(kept))
+    assert all(f.file.count("/") < 2 and "/" not in f.module for f in kept)
 
 
 SAMPLED = Frame("await_peer", "/srv/shop/app/peers.py", 7, "python")
@@ -105,21 +111,20 @@ SAMPLED = Frame("await_peer", "/srv/shop/app/peers.py", 7, "python")
     ],
 )
 def test_a_sampled_python_stands_where_perf_knows_none_of_its_functions(inner, joined):
-    found = join_stacks(stack_text(inner), stack_text([SAMPLED]))
-    assert frames_of(found) == joined
+    assert join_stacks(tuple(inner), (SAMPLED,)) == tuple(joined)
 
 
 @given(st.text(max_size=200))
 def test_any_text_has_frames(text):
-    assert all(0 <= frame.line < 10**9 for frame in frames_of(text))
-    assert isinstance(location_of(text), str)
+    assert all(0 <= frame.line < 10**9 for frame in read_stack(text))
+    assert isinstance(location_of(read_stack(text)), str)
 
 
 def test_the_user_says_what_is_own():
     nap = Frame("nap", "/srv/me/src/log.c", 3, "/srv/me/bin/server")
-    text = stack_text([LIBC, PACKAGE, nap, C])
-    assert location_of(text).startswith("nap")
-    assert location_of(mark_frames(text, (), ("nap",))) == "flush_log (src/log.c:12)"
-    assert location_of(mark_frames(text, ("pool",), ())) == "get (site-packages/pool.py:9)"
-    assert location_of(mark_frames(text, (), ("server",))) == ""
-    assert frames_of(mark_frames(text, ("pool.py",), ()))[1].own is True
+    stack = (LIBC, PACKAGE, nap, C)
+    assert location_of(stack).startswith("nap")
+    assert location_of(mark_frames(stack, (), ("nap",))) == "flush_log (src/log.c:12)"
+    assert location_of(mark_frames(stack, ("pool",), ())) == "get (site-packages/pool.py:9)"
+    assert location_of(mark_frames(stack, (), ("server",))) == ""
+    assert mark_frames(stack, ("pool.py",), ())[1].own is True

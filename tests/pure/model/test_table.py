@@ -44,7 +44,7 @@ from critpath.model.clocks import Messages
 from critpath.model.exploration import FactTable
 from critpath.model.gaps import Gaps
 from critpath.model.signatures import Counts
-from critpath.model.stacks import Frames, Stacks
+from critpath.model.stacks import Frames, Stacks, read_stack
 from critpath.model.table import TEXTS, FlatTable, column_types
 from critpath.signatures.weights import weigh
 from critpath.timeline.streaming import read_timelines
@@ -88,7 +88,10 @@ def stack_tables():
     line, inlined = np.array([0, 7, 0]), np.zeros(3, np.bool_)
     frames = Frames(("f", "g", "h"), ("", "a.c", ""), line, ("m",) * 3, inlined)
     kind, which = np.ones(1, np.uint8), np.zeros(1, np.int32)
-    return {"frames": frames, "stacks": Stacks(one, one, one, kind, which, ("f",), frames)}
+    return {
+        "frames": frames,
+        "stacks": Stacks(one, one, one, kind, which, [read_stack("f")], frames),
+    }
 
 
 def tables_of(factory):

@@ -8,7 +8,7 @@ import struct
 import pytest
 
 from critpath.errors import UnreadableError
-from critpath.model.stacks import frames_of, location_of
+from critpath.model.stacks import location_of
 from critpath.read.stacks import OBJECTS, STACKS, open_stacks
 
 FRAMES = [["wait", "", 0, "/lib/libc.so.6", False], ["flush", "/a/log.c", 3, "/a/app", True]]
@@ -36,7 +36,7 @@ def test_they_are_read_in_order_of_time(tmp_path):
         [8, 0],
         [0, 1],
     )
-    assert [f.function for f in frames_of(found.texts[0])] == ["wait", "flush"]
+    assert [f.function for f in found.distinct[0]] == ["wait", "flush"]
     assert found.frames.inlined.tolist() == [False, True]
 
 
@@ -46,8 +46,8 @@ def test_what_threads_slept_for_is_read_alike(tmp_path):
         (place / "stacks" / old).rename(place / "stacks" / new)
     assert open_stacks(place) is None
     found = open_stacks(place, OBJECTS)
-    assert "\x1b" not in location_of(found.texts[0])
-    assert location_of(found.texts[0]).startswith("fsync(a")
+    assert "\x1b" not in location_of(found.distinct[0])
+    assert location_of(found.distinct[0]).startswith("fsync(a")
 
 
 def test_most_recordings_have_none(tmp_path):
@@ -83,7 +83,7 @@ def test_what_no_recorder_writes_is_refused(tmp_path, changes):
 
 def test_names_cannot_reach_a_terminal_or_make_frames(tmp_path):
     frames = [["a\tb\nc\x1b[2J", "f\n", 1, "m", False], FRAMES[1]]
-    [first, _] = frames_of(open_stacks(write(tmp_path, frames=frames)).texts[0])
+    [first, _] = open_stacks(write(tmp_path, frames=frames)).distinct[0]
     assert not {"\t", "\n", "\x1b"} & set(first.function + first.file)
 
 

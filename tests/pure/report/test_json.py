@@ -17,6 +17,7 @@ from rich.console import Console
 from critpath.documents import PathLoss, PathSubject
 from critpath.errors import UnreadableError
 from critpath.model import Loss
+from critpath.model.stacks import read_stack
 from critpath.report.document import path as path_module
 from critpath.report.document._segments import join_segments
 from critpath.report.document.as_json import load_document, to_json, to_plain
@@ -139,11 +140,11 @@ def test_times_of_segments_are_written_as_they_are(times, tiled):
 def test_path_with_stacks(factory):
     sample = factory.comparison(anomalous=0, samples=1).sample
     paths = sample.paths
-    texts = ("f\ta.c\t7\tapp\ng\t\t0\tapp\t+", "w\t\t0\tapp")
-    first, codes = len(paths.strings), np.full(len(paths.begin), -1, np.int32)
+    stacks = tuple(map(read_stack, ("f\ta.c\t7\tapp\ng\t\t0\tapp\t+", "w\t\t0\tapp")))
+    codes = np.full(len(paths.begin), -1, np.int32)
     stack, waker = codes.copy(), codes.copy()
-    stack[1], waker[1] = first, first + 1
-    columns = {"stack": stack, "waker_stack": waker, "strings": (*paths.strings, *texts)}
+    stack[1], waker[1] = 0, 1
+    columns = {"stack": stack, "waker_stack": waker, "stacks": stacks}
     changed = type(paths)(**{**vars(paths), **columns})
     line, document = first_line(sample, changed, 1, "")
     assert line == json.dumps(to_plain(document)) + "\n"

@@ -20,6 +20,7 @@ from critpath.errors import TooMuchTimeError, UnreadableError, UsageError
 from critpath.files import atomic, write_text
 from critpath.model import CriticalPaths, Executions, Loss, PathSet, State
 from critpath.model.joining import join_sets
+from critpath.model.stacks import read_stack
 from critpath.schema.environment import Environment
 from critpath.store import FORMAT, PathsWriter, load_paths, save_paths
 from critpath.store.columns import DETAILS, SEGMENTS, arrow_schema
@@ -36,13 +37,12 @@ TEXTS = {*CODES, "strings", "detail", "details"}
 def with_stacks(paths: PathSet) -> PathSet:
     """Return paths of which some segments have stacks, of a recording that has some."""
     random, texts = np.random.default_rng(1), ("f\ta.c\t1\tapp\ng\t\t0\tapp", "h\t\t0\tapp")
-    first, total = len(paths.paths.strings), len(paths.paths.begin)
+    total = len(paths.paths.begin)
     codes = {
-        name: np.where(chosen := random.integers(0, 3, total), first + chosen - 1, -1)
+        name: random.integers(0, 3, total).astype(np.int32) - np.int32(1)
         for name in ("stack", "waker_stack")
     }
-    codes = {name: of.astype(np.int32) for name, of in codes.items()}
-    changed = replace(paths.paths, strings=(*paths.paths.strings, *texts), **codes)
+    changed = replace(paths.paths, stacks=tuple(map(read_stack, texts)), **codes)
     return replace(paths, paths=changed, environment=(*paths.environment, Environment(stacks=9)))
 
 
@@ -107,6 +107,7 @@ def assert_same(one: object, other: object) -> None:
             "strings",
             "detail",
             "details",
+            "stacks",
         }:
             continue
         a, b = getattr(one, field.name), getattr(other, field.name)
@@ -117,7 +118,13 @@ def assert_same(one: object, other: object) -> None:
             assert_same(a, b)
             if isinstance(a, CriticalPaths):
                 for column in CODES:
-                    of = ([(*p.strings, None)[code] for code in getattr(p, column)] for p in (a, b))
+                    of = (
+                        [
+                            (*(p.strings if column == "comm" else p.stacks), None)[code]
+                            for code in getattr(p, column)
+                        ]
+                        for p in (a, b)
+                    )
                     assert next(of) == next(of), column
                 assert [a.details[c] for c in a.detail] == [b.details[c] for c in b.detail]
         else:

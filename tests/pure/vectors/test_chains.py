@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath.model import CriticalPaths, Executions, PathSet, State
+from critpath.model.stacks import read_stack
 from critpath.model.vectors import InCode
 from critpath.schema.environment import Environment
 from critpath.vectors.chains import chain_times
@@ -120,11 +121,8 @@ def test_time_by_functions_is_that_of_a_plain_walk(drawn):
     paths = [[(thread, state, 10**6) for (thread, state, _), _ in steps] for steps in drawn]
     codes = [[code for _, code in steps] for steps in drawn]
     one = path_set(paths)
-    first = len(one.paths.strings)
-    stack = np.array([first + code if code >= 0 else -1 for each in codes for code in each])
-    changed = replace(
-        one.paths, strings=(*one.paths.strings, *STACKS), stack=stack.astype(np.int32)
-    )
+    stack = np.array([code for each in codes for code in each], np.int32)
+    changed = replace(one.paths, stacks=tuple(map(read_stack, STACKS)), stack=stack)
     with_stacks = replace(one, paths=changed, environment=(Environment(stacks=9),))
     times = chain_times(with_stacks, with_stacks)
     for number, (steps, own) in enumerate(zip(paths, codes, strict=True)):

@@ -23,6 +23,7 @@ from critpath.model import (
     State,
     Symbol,
 )
+from critpath.model.stacks import read_stack
 from critpath.schema.environment import read_environment
 from critpath.schema.notes import InOneSet
 from critpath.vectors.table import (
@@ -235,9 +236,9 @@ def test_code_divides_what_threads_do_by_the_location_of_their_stacks():
     drawn = [(10**i, State.WAIT_DISK, SUBJECT, "", "sda") for i in range(5)]
     one = path_set([drawn])
     paths = one.paths
-    codes = (len(paths.strings) + np.array([0, 1, 2, 3, -1])).astype(np.int32)
-    codes[-1] = -1
-    stacked = replace(one, paths=replace(paths, strings=(*paths.strings, *texts), stack=codes))
+    codes = np.array([0, 1, 2, 3, -1], np.int32)
+    stacks = tuple(map(read_stack, texts))
+    stacked = replace(one, paths=replace(paths, stacks=stacks, stack=codes))
     chosen, (table,) = tables(stacked, alphabet="code")
     found = dict(zip((s.name for s in chosen.symbols), table.durations[0].tolist(), strict=True))
     assert found == {
