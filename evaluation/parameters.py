@@ -1,12 +1,14 @@
 """Gives each number that judges another value, and tells which recorded answers that changes.
 
-    python evaluation/parameters.py WORK [--jobs 2] [--only GLOB] [--cases GLOB ...] [--corpus DIR]
+    python evaluation/parameters.py WORK [--jobs 2] [--only GLOB] [--cases GLOB ...] [--most N]
+                                    [--corpus DIR]
 
 Every number of `critpath.schema.parameters` is halved and doubled, and what it has a part in is
 answered again: recordings of ``fixtures/`` and, where they are there, of ``../shared``.  Only the
 numbers that an answer reads are tried on it; recordings are read once, and again for those that
 reading itself asks for.  With --corpus, pairs that weather/record.py recorded are asked as well,
-whose truth says what becomes right or wrong.  WORK keeps what is unpacked, extracted and answered,
+whose truth says what becomes right or wrong; --most tries each change on so many cases that read
+the number, drawn with a fixed seed.  WORK keeps what is unpacked, extracted and answered,
 a line each: a run that was stopped goes on.  At the end two files are written:
 results/parameters/answers.json, with every answer that changed, and
 critpath/schema/sensitivities.json, which `compare --why` shows.
@@ -24,11 +26,12 @@ import hashlib
 import io
 import json
 import os
+import random
 import shutil
 import sys
 import tarfile
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -397,12 +400,11 @@ def attempt(case: Case, parameter: str, factor: float, work: Path) -> dict[str, 
     return {**row, "changed": changed, **({"after": shown} if changed in _TOLD else {})}
 
 
+_Task = tuple[Case, str, float]  # number and factor
 _TOLD: Final = ("verdict", "cause", "sentence", "error")
 
 
-def tasks(
-    work: Path, only: str, cases: Sequence[str], corpus: Path | None
-) -> list[tuple[Case, str, float]]:
+def tasks(work: Path, only: str, cases: Sequence[str], corpus: Path | None) -> list[_Task]:
     """Return every case, number and factor that is to be tried."""
     found = []
     for case in list_cases(corpus):
@@ -420,6 +422,18 @@ def tasks(
             for factor in FACTORS
         ]
     return found
+
+
+def draw_tasks(found: Sequence[_Task], most: int) -> list[_Task]:
+    """Return at most so many cases of each change, in the order of the cases."""
+    shuffled = random.Random(1).sample(found, len(found))  # noqa: S311 - no secret
+    of_change: Counter[tuple[str, float]] = Counter()
+    drawn = set()
+    for task in shuffled:
+        of_change[task[1:]] += 1
+        if of_change[task[1:]] <= most:
+            drawn.add(task)
+    return [task for task in found if task in drawn]
 
 
 def summarize(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -454,6 +468,7 @@ def main() -> None:
     parser.add_argument("--only", default="*", help="parameters, as machine.*")
     parser.add_argument("--cases", nargs="+", default=["*"], help="cases, as sample-*")
     parser.add_argument("--corpus", type=Path, help="what weather/record.py recorded")
+    parser.add_argument("--most", type=int, default=sys.maxsize, help="cases of each change")
     parser.add_argument("--results", type=Path, default=RESULTS / "parameters/answers.json")
     parser.add_argument("--summary", type=Path, default=SENSITIVITIES)
     arguments = parser.parse_args()
@@ -462,11 +477,10 @@ def main() -> None:
     kept = work / "answers.jsonl"
     rows = [json.loads(line) for line in kept.read_text().splitlines()] if kept.is_file() else []
     done = {(row["case"], row["parameter"], row["factor"]) for row in rows}
-    todo = [
-        task
-        for task in tasks(work, arguments.only, arguments.cases, arguments.corpus)
-        if (task[0].name, *task[1:]) not in done
-    ]
+    tried = draw_tasks(
+        tasks(work, arguments.only, arguments.cases, arguments.corpus), arguments.most
+    )
+    todo = [task for task in tried if (task[0].name, *task[1:]) not in done]
     began, told = time.monotonic(), 0.0
     print(f"{len(done):,} tried before, {len(todo):,} to try", flush=True)
     with ProcessPoolExecutor(arguments.jobs) as pool, kept.open("a", encoding="utf-8") as file:
