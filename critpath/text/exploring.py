@@ -132,6 +132,7 @@ WORDS: Final[dict[str, str]] = {
     "chosen.others": "Chosen, not selected:",
     "added": "Added:",
     "sketch": "{one} {id}, {latency}, begun at {begin}",
+    "no script": "Time, processes, clusters and sketches are drawn by the page's script.",
     "sketch.none": "The page has no sketch of this {one}: it has those of {k}.",
     "trace.none": "no request of the trace {id} is in this page",
     "beneath": ", its thread meanwhile {did},",

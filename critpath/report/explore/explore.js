@@ -1,6 +1,6 @@
-// The views drawn again after every selection, and chance judged anew; without it the page says
-// what was asked. It computes what critpath/explore/ does, in the same order, and draws what
-// critpath/report/explore/views.py does.
+// Draws the views, and after every selection counts and judges chance anew: what critpath/explore/
+// does, in the same order. Without it the page has the answer, the conditions and the slowest
+// (views.py).
 document.documentElement.classList.add("js");
 const one = (selector, root = document) => root.querySelector(selector);
 const all = (selector, root = document) => [...root.querySelectorAll(selector)];
@@ -711,7 +711,7 @@ const drawThreads = () => {
     const right = (places.at(-1) + 1) * width;
     return [
       draw("rect", {class: `grp w${code % 7}`, x: two(left + 0.6), width: two(Math.max(0.4, right - left - 1.2)), y: 18, height: 3}),
-      draw("text", {x: two((left + right) / 2), y: 34, "text-anchor": "middle"}, cut(safe(data.labels[code] || "all"), 24)),
+      draw("text", {x: two((left + right) / 2), y: 34, "text-anchor": "middle"}, safe(data.short[code] || "all")),
     ];
   });
   points.sort((a, b) => a[2] - b[2]);
@@ -1076,20 +1076,23 @@ const startJudging = () => {
   };
   setTimeout(go);
 };
-const drawAll = () => {
-  drawn = true;
-  found = rank(state);
+const drawViews = () => {
   drawTime();
   drawThreads();
   drawClusters();
   drawSketches();
-  drawTrail();
   one("#t1").replaceChildren(...chosenSlowest().slice(0, 10).map((row) => {
     const line = make("tr", {}, make("th", {scope: "row"}, rowButton(row), ...traceLink(row)));
     cell(line, formatTime(begin[row]));
     cell(line, formatTime(latency[row]));
     return line;
   }));
+};
+const drawAll = () => {
+  drawn = true;
+  found = rank(state);
+  drawViews();
+  drawTrail();
   one("#n1").textContent = `${thousands(found.count)} of ${thousands(found.total)} selected`;
   one("#cmd").textContent = command();
   one("#y").value = state.y;
@@ -1176,8 +1179,7 @@ document.addEventListener("click", (event) => {
   if (!button) return;
   const {row, k, cluster, o} = button.dataset;
   if (row !== undefined) {
-    const place = drawn ? Number(row) : data.ids ? data.ids.indexOf(button.textContent) : -1;
-    if (place >= 0) show(place, event.shiftKey);
+    show(Number(row), event.shiftKey);
   } else if (k !== undefined) {
     if (Number(k) < state.given.length) go({given: state.given.slice(0, Number(k))});
   } else if (cluster !== undefined) and({f: "cluster", o: "==", v: Number(cluster)}, false);
@@ -1321,8 +1323,8 @@ else if (location.hash.length > 2) {
     state = start;
     found = rank(state);
   }
-} else if (n > 2000) {
-  drawTime();
-  drawThreads();
 }
+if (!drawn) drawViews();
+// Cells are of pixels, and a page within another has none at first.
+if (n > MANY) new ResizeObserver(() => { drawTime(); drawThreads(); }).observe(one("#v1"));
 document.documentElement.dataset.ready = "1";

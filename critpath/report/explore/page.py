@@ -1,6 +1,7 @@
 """An exploration as one HTML file that needs no network and trusts no name in it.
 
-Everything that was asked is there without the script, which counts anew after every selection.
+The answer, the conditions and the slowest are there without the script, which draws all views
+and counts anew after every selection.
 """
 
 from __future__ import annotations
@@ -33,20 +34,14 @@ from critpath.report.explore.sketches import (
     choose_sketched,
     colours_of,
     draw_sketches,
-    typical,
 )
 from critpath.report.explore.views import (
     AXES,
     DOING_WORDS,
-    cluster_rows,
     condition_rows,
-    draw_sketch,
-    draw_threads,
-    draw_time,
     part_text,
     patterns,
     slowest_rows,
-    sure_of,
 )
 from critpath.report.html.elements import prose, text
 from critpath.report.html.page import assemble_page, read_asset, script_of
@@ -59,6 +54,7 @@ from critpath.text.exploring import (
     say,
     small_print,
 )
+from critpath.units import shorten_names
 
 MOST: Final = 20_000  # executions in a page
 _ALIKE: Final = frozenset({"execution", "tid"})  # each is of one execution, or said by another
@@ -110,8 +106,8 @@ def render_page(
         f"{_top(command, said)}<main>{_trail(table, question)}{_answer(table, question)}"
         '<p id="live" class="vh" role="status"></p><div class="grid">'
         f"{_time(table, question, trace_url)}{_show_differences(table, question)}"
-        f"{_sketches(table, question, sketches, trace_url)}"
-        f"{_threads(table, question)}{_clusters(table, question)}</div>"
+        f"{_sketches(table, sketches)}{_threads(table)}{_clusters(table)}</div>"
+        f"<noscript><p>{text(say('no script'))}</p></noscript>"
         f"{_command(call, question)}{_notes(exploration, rows)}</main>{_foot()}"
     )
     data = page_data(table, question, rows, sketches)
@@ -241,7 +237,6 @@ def _head(title: str, said: str, more: str = "", count: str = "") -> str:
 
 
 def _time(table: FactTable, question: Question, trace_url: str) -> str:
-    plot, axis = draw_time(table, question)
     options = "".join(
         f'<option value="{name}">{words}</option>'
         for name, words in AXES.items()
@@ -255,9 +250,9 @@ def _time(table: FactTable, question: Question, trace_url: str) -> str:
     head = _head("Time", said, more, "n1")
     return (
         f'<section class="panel" id="view-1" tabindex="-1">{head}'
-        '<svg class="plot" id="v1" tabindex="0" role="img" aria-label="Latency of each '
-        f'{table.noun} over its begin; arrow keys move the lower bound of the selection">{plot}'
-        f'</svg><svg class="axs" id="a1" height="18" aria-hidden="true">{axis}</svg>'
+        '<svg class="plot drawn" id="v1" tabindex="0" role="img" aria-label="Latency of each '
+        f'{table.noun} over its begin; arrow keys move the lower bound of the selection"></svg>'
+        '<svg class="axs drawn" id="a1" height="18" aria-hidden="true"></svg>'
         '<p class="hint needjs">Drag: select. Shift adds, Alt removes. Click: its sketch. '
         "↑ ↓: move the bound.</p>"
         '<details class="pn"><summary>As a table: the ten slowest selected</summary>'
@@ -289,22 +284,8 @@ def _show_differences(table: FactTable, question: Question) -> str:
     )
 
 
-def _sketches(
-    table: FactTable, question: Question, sketches: Mapping[int, Sketch], trace_url: str
-) -> str:
-    rows = [
-        (name, typical(table, members, sketches))
-        for name, members in (
-            ("typical", question.chosen),
-            ("typical.others", question.within & ~question.chosen),
-        )
-    ]
-    shown = [(name, row) for name, row in rows if row is not None]
-    longest = 1.19 * max([1.0, *(float(table.end[r] - table.begin[r]) for _, r in shown)])
-    drawn = "".join(
-        draw_sketch(table, row, sketches[row], say(name), longest, trace_url) for name, row in shown
-    )
-    used = {stretch[1] for _, row in shown for stretch in sketches[row].stretches}
+def _sketches(table: FactTable, sketches: Mapping[int, Sketch]) -> str:
+    used = {stretch[1] for one in sketches.values() for stretch in one.stretches}
     legend = "".join(
         f'<span><svg aria-hidden="true"><rect y="11" width="24" height="12" class="sg" '
         f'fill="{"var(--w0)" if kind == "running" else f"url(#{kind}0)"}" stroke="var(--w0)" '
@@ -326,12 +307,17 @@ def _sketches(
         '<span><svg aria-hidden="true"><line class="ln" x1="4" x2="4" y2="11" '
         f'marker-end="url(#arrow)"/></svg>{text(say("link"))}</span>'
     )
-    unsure = {sure_of(table, row) for _, row in shown}
+    unsure = {
+        fact.words[code]
+        for name in ("boundary", "attribution")
+        if (fact := table.facts.get(name)) is not None
+        for code in np.unique(fact.values[list(sketches)].astype(np.int64)).tolist()
+    }
     doubt = (
         '<span><svg aria-hidden="true"><rect width="24" height="12" fill="url(#doubt)"/></svg>'
         f"{text(say('doubtful'))}</span>"
     )
-    links = [link for _, row in shown for link in sketches[row].links]
+    links = [link for one in sketches.values() for link in one.links]
     band = (
         '<span><svg aria-hidden="true"><rect class="band" x="4" width="16" height="12"/>'
         '<line class="ln far" x1="12" x2="12" y2="11" marker-end="url(#arrow)"/></svg>'
@@ -351,26 +337,26 @@ def _sketches(
     )
     said = f"one typical {table.noun} of the selection above one of the others, same scale"
     return (
-        f'<section class="panel full" id="view-5" tabindex="-1">{_head("Sketch", said, more)}'
-        f'<div id="v5">{drawn}</div><div class="leg2">{legend}</div></section>'
+        '<section class="panel full drawn" id="view-5" tabindex="-1">'
+        f'{_head("Sketch", said, more)}<div id="v5"></div><div class="leg2">{legend}</div>'
+        "</section>"
     )
 
 
-def _threads(table: FactTable, question: Question) -> str:
-    plot, axis, rows = draw_threads(table, question)
+def _threads(table: FactTable) -> str:
     said = f"every {table.noun} by its thread; line: median"
     return (
-        f'<section class="panel" id="view-2" tabindex="-1">{_head("By process", said)}'
-        f'<svg class="plot p2" id="v2" role="img" aria-label="Latency by thread">{plot}</svg>'
-        f'<svg class="axs ax2" id="a2" height="38" aria-hidden="true">{axis}</svg>'
+        f'<section class="panel drawn" id="view-2" tabindex="-1">{_head("By process", said)}'
+        f'<svg class="plot p2" id="v2" role="img" aria-label="Latency by thread"></svg>'
+        f'<svg class="axs ax2" id="a2" height="38" aria-hidden="true"></svg>'
         '<details class="pn"><summary>As a table</summary><table><thead><tr><th scope=col></th>'
         "<th scope=col class=n>n</th><th scope=col class=n>median</th><th scope=col class=n>90 %"
-        f'</th><th scope=col class=n>selected</th></tr></thead><tbody id="t2">{rows}</tbody>'
+        f'</th><th scope=col class=n>selected</th></tr></thead><tbody id="t2"></tbody>'
         "</table></details></section>"
     )
 
 
-def _clusters(table: FactTable, question: Question) -> str:
+def _clusters(table: FactTable) -> str:
     heads = "".join(
         f'<th scope=col class="{kind}"><button class="so" type="button" data-o="{key}">{name}'
         "</button></th>"
@@ -384,11 +370,11 @@ def _clusters(table: FactTable, question: Question) -> str:
         if key != "tr" or "true" in table.facts
     )
     return (
-        f'<section class="panel" id="view-3" tabindex="-1">'
+        f'<section class="panel drawn" id="view-3" tabindex="-1">'
         f"{_head('Clusters', 'by what happened on the way')}"
         f'<table class="t3"><thead><tr>{heads}<th scope=col class=n colspan=2>'
         '<button class="so" type="button" data-o="sh">selected</button></th></tr></thead>'
-        f'<tbody id="t3">{cluster_rows(table, question)}</tbody></table></section>'
+        f'<tbody id="t3"></tbody></table></section>'
     )
 
 
@@ -434,8 +420,7 @@ def _foot() -> str:
     return (
         f'<footer>{text(say("foot"))} <span class="needjs">Keys: {_KEYS}</span> '
         f"critpath {text(__version__)}. The page is one file and needs no network; what "
-        "was "
-        "asked is all there without scripts.</footer>"
+        "was asked is answered without scripts, too.</footer>"
     )
 
 
@@ -459,6 +444,7 @@ def page_data(
         "of": len(table),
         "label": numbers(table.label[rows]),
         "labels": list(table.labels),
+        "short": shorten_names(table.labels, 24),
         "recording": numbers(table.recording[rows]),
         "parent": numbers(place[table.parent[rows]] + 1),
         "begin": numbers(np.diff(begin, prepend=0.0)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, count, pairwise
+from itertools import count
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -19,8 +19,6 @@ MOST: Final = 200  # executions whose sketch is in a page
 MOST_LANES: Final = 8
 MOST_STRETCHES: Final = 400  # of one sketch
 MOST_LINKS: Final = 40
-LANE: Final = 44  # px
-HEAD: Final = 22  # of a host's name; textures repeat in half a lane
 FAR: Final = 5  # columns of a link from host to host
 SURE: Final = 1000  # per mille
 _LED: Final = 11  # of `DOINGS`: a slice that this one caused
@@ -66,13 +64,6 @@ class Sketch:
     stretches: list[list[int]]
     left_out: int
     links: list[list[int]] = field(default_factory=list)
-
-    @property
-    def tops(self) -> list[int]:
-        """Return how far down each lane is: those of a host are below its name."""
-        hosts = [lane[3:] for lane in self.lanes]
-        heads = accumulate(bool(host) and host != before for before, host in pairwise([[], *hosts]))
-        return [at * LANE + above * HEAD for at, above in enumerate(heads)]
 
 
 def choose_sketched(table: FactTable, question: Question) -> list[int]:
@@ -311,16 +302,3 @@ def _join_alike(stretches: list[list[int]]) -> list[list[int]]:
         result.sort(key=lambda one: -one[3])
         result = sorted(result[:MOST_STRETCHES], key=lambda one: (one[0], one[2]))
     return result
-
-
-def typical(table: FactTable, members: Any, sketched: Iterable[int]) -> int | None:
-    """Return the execution of usual duration that has a sketch, None where none has."""
-    latency = table.end - table.begin
-    rows = np.flatnonzero(members)
-    if not len(rows):
-        return None
-    ordered = rows[np.argsort(latency[rows], kind="stable")]
-    has = set(sketched)
-    middle = len(ordered) // 2
-    near = sorted(range(len(ordered)), key=lambda place: abs(place - middle))
-    return next((int(ordered[place]) for place in near if int(ordered[place]) in has), None)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from critpath.model import CriticalPaths, State
-from critpath.report.explore.sketches import HEAD, LANE, MOST_LANES, draw_sketches
+from critpath.report.explore.sketches import MOST_LANES, draw_sketches
 
 
 @pytest.fixture
@@ -62,8 +62,6 @@ def test_each_host_has_a_lane_however_many_threads_another_has(one_path):
     assert len(sketch.lanes) == MOST_LANES
     assert sketch.left_out == 6  # the shortest
     assert [lane[0] for lane in sketch.lanes[1:-1]] == [f"t{10 + n}" for n in range(6, 12)]
-    assert sketch.tops[:3] == [HEAD, LANE + 2 * HEAD, 2 * LANE + 2 * HEAD]
-    assert sketch.tops[-1] == 7 * LANE + 3 * HEAD
 
 
 def test_who_is_only_interrupted_on_the_way_has_no_lane(one_path):
@@ -87,4 +85,3 @@ def test_of_one_host_a_way_has_nothing_more(one_path):
     sketch = drawn(one_path(steps))
     assert sketch.links == [[0, 1, 100], [1, 0, 200]]
     assert [lane[0] for lane in sketch.lanes] == ["t1@app", "t2@app"]
-    assert sketch.tops == [0, LANE]
