@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any, Final
 
+from critpath.model import PathSet
 from critpath.report.document.json_schema import file_names, json_schema, schema_text
 from critpath.schema.causes import CATALOGUE
 from critpath.schema.kinds import Kind, State
@@ -64,6 +65,12 @@ def states() -> str:
     """Return what a thread on a path does, and what its detail tells, from the declarations."""
     rows = [(f"`{state.name}`", state.meaning, state.detail) for state in State]
     return "\n".join(table(("state", "the thread on the path", "detail"), rows))
+
+
+def segments() -> str:
+    """Return the columns of a table of segments, from the declarations."""
+    rows = [(f"`{name}`", meaning) for name, meaning in PathSet.meanings().items()]
+    return "\n".join(table(("column", "what it is"), rows))
 
 
 def events() -> str:

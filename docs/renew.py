@@ -29,7 +29,18 @@ import declared  # noqa: E402
 import examples  # noqa: E402
 import measured  # noqa: E402
 import transcripts  # noqa: E402
-from reference import calls, causes, events, formats, notes, numbers, schemas, states, table  # noqa: E402
+from reference import (  # noqa: E402
+    calls,
+    causes,
+    events,
+    formats,
+    notes,
+    numbers,
+    schemas,
+    segments,
+    states,
+    table,
+)
 
 # Python has the filter from 3.11.4 on; Debian 12 ships 3.11.2.
 DATA_ONLY = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
@@ -45,6 +56,7 @@ READING: Final = ROOT / "docs" / "reading-the-report.md"
 PYTHON: Final = ROOT / "docs" / "python.md"
 DECIDES: Final = ROOT / "docs" / "how-it-decides.md"
 NEXT: Final = ROOT / "docs" / "what-next.md"
+EXPORTS: Final = ROOT / "docs" / "exports.md"
 PATHS: Final = ROOT / "docs" / "critical-path.md"
 TUTORIAL: Final = ROOT / "docs" / "tutorial.md"
 SIGNATURES: Final = ROOT / "docs" / "tutorial-known.md"
@@ -132,6 +144,11 @@ def critical_path() -> str:
     """Return docs/critical-path.md with every state and kind of event as they are declared."""
     text = between(PATHS.read_text(encoding="utf-8"), "states", states())
     return between(text, "events", events())
+
+
+def exports() -> str:
+    """Return docs/exports.md with the columns of segments as they are declared."""
+    return between(EXPORTS.read_text(encoding="utf-8"), "segments", segments())
 
 
 def what_next() -> str:
@@ -279,6 +296,7 @@ def texts() -> None:
     COMMANDS.write_text(commands(), encoding="utf-8")
     PYTHON.write_text(python(), encoding="utf-8")
     PATHS.write_text(critical_path(), encoding="utf-8")
+    EXPORTS.write_text(exports(), encoding="utf-8")
     NEXT.write_text(what_next(), encoding="utf-8")
     DECIDES.write_text(how_it_decides(), encoding="utf-8")
     declared.PAGE.write_text(parameters(), encoding="utf-8")

@@ -212,13 +212,13 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 def _column_meanings() -> dict[str, dict[str, str]]:
     """Return what the columns of tables mean, as they are declared."""
-    from critpath.model import Executions  # noqa: PLC0415 - numpy
+    from critpath.model import Executions, PathSet  # noqa: PLC0415 - numpy
     from critpath.model.requests import RequestFacts  # noqa: PLC0415 - as above
     from critpath.report.exports import SKETCH_TABLES  # noqa: PLC0415 - as above
 
     found = {name: of.meanings() for name, of in SKETCH_TABLES.items()}
     found["requests"] = RequestFacts.meanings() | found["requests"]
-    return {**found, "executions": Executions.meanings()}
+    return {**found, "executions": Executions.meanings(), "segments": PathSet.meanings()}
 
 
 def _sketches(

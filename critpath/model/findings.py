@@ -11,7 +11,18 @@ import numpy as np
 
 from critpath.documents import CauseEntry, FindingEntry
 from critpath.model.details import NO_DETAIL, Detail
-from critpath.model.table import F64, I32, I64, U8, Bool, Column, Table, freeze_columns
+from critpath.model.table import (
+    F64,
+    I32,
+    I64,
+    U8,
+    Bool,
+    Column,
+    FlatTable,
+    Table,
+    col,
+    freeze_columns,
+)
 from critpath.model.vectors import Symbol
 from critpath.schema.kinds import State
 
@@ -29,7 +40,7 @@ DOUBLINGS: Final = digits + ascii_uppercase + ascii_lowercase
 
 
 @dataclass(frozen=True, eq=False)
-class Loop(Table):
+class Loop(FlatTable):
     """A block of columns in which rows repeat one unit of states.
 
     Attributes
@@ -39,24 +50,14 @@ class Loop(Table):
         another means nothing; columns between may hold what broke the loop.
     period : int
         States of one iteration.
-    iterations : int32 [sequences]
-        How often every row ran it; 0 where it did not.
     """
+
+    COUNTED = "sequence"
 
     first: int
     last: int
     period: int
-    iterations: I32
-
-    def __post_init__(self) -> None:
-        freeze_columns(self, -1)
-
-    def table_columns(self) -> dict[str, Column]:
-        """Return a row per sequence."""
-        return {
-            "sequence": Column(np.arange(len(self.iterations), dtype=np.int64)),
-            "iterations": Column(self.iterations),
-        }
+    iterations: I32 = field(metadata=col("how often the row ran it; 0 where it did not"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,70 +194,47 @@ def label_duration(duration: float) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class ColumnStatistics(Table):
+class ColumnStatistics(FlatTable):
     """What the normal group does in every column of an alignment.
 
     Attributes
     ----------
-    probability : float64 [columns]
-        Share of normal rows with the anomalous row's symbol there (gaps count).
-    normal_symbol : int32 [columns]
-        Most common normal symbol, -1 for gap.
-    normal_probability : float64 [columns]
-        Its share.
-    mean, std : float64 [columns]
-        Duration of the normal rows that have the anomalous row's symbol (ns);
-        where it has a gap, of those with the most common symbol.  NaN if none.
-    contribution : int64 [columns]
-        ``normal rows * observed - sum of normal durations``: n times the column's
-        part of the excess, so that it stays an integer and sums exactly.
-    abnormal_state, abnormal_duration, missing : bool [columns]
-        The paper's view.
-    p_structure, p_duration : float64 [columns]
-        How many of the normal rows' own columns are at least as odd in their state
-        and in its duration (leave-one-out).  NaN where it is unknown: no
-        verdict, or a gap where the normal rows do not agree on a state.
-    abnormal : bool [columns]
-        The verdict: either stands out (Benjamini-Hochberg, 5 %).
     note : Note or None
         What keeps the verdict from being given or sharp.
     """
 
-    probability: F64
-    normal_symbol: I32
-    normal_probability: F64
-    mean: F64
-    std: F64
-    contribution: I64
-    abnormal_state: Bool
-    abnormal_duration: Bool
-    missing: Bool
-    p_structure: F64
-    p_duration: F64
-    abnormal: Bool
+    COUNTED = "place"
+
+    probability: F64 = field(
+        metadata=col("share of normal rows with the anomalous row's symbol there (gaps count)")
+    )
+    normal_symbol: I32 = field(metadata=col("most common normal symbol; none: a gap", least=0))
+    normal_probability: F64 = field(metadata=col("its share"))
+    mean: F64 = field(
+        metadata=col(
+            "duration of the normal rows that have the anomalous row's symbol (ns); where it has a "
+            "gap, of those with the most common symbol; NaN if none"
+        )
+    )
+    std: F64 = field(metadata=col("its standard deviation"))
+    contribution: I64 = field(
+        metadata=col(
+            "normal rows * observed - sum of normal durations: n times the column's part of the "
+            "excess, so that it stays an integer and sums exactly"
+        )
+    )
+    abnormal_state: Bool = field(metadata=col("by the paper: the state is odd"))
+    abnormal_duration: Bool = field(metadata=col("by the paper: the duration is"))
+    missing: Bool = field(metadata=col("by the paper: the anomalous row lacks what is usual"))
+    p_structure: F64 = field(
+        metadata=col(
+            "how many of the normal rows' own columns are at least as odd in their state "
+            "(leave-one-out); NaN where it is unknown"
+        )
+    )
+    p_duration: F64 = field(metadata=col("likewise in its duration"))
+    abnormal: Bool = field(metadata=col("the verdict: either stands out (Benjamini-Hochberg, 5 %)"))
     note: Note | None = None
-
-    def __post_init__(self) -> None:
-        freeze_columns(self, len(self.probability))
-
-    def table_columns(self) -> dict[str, Column]:
-        """Return a row per column of the alignment."""
-        gap = self.normal_symbol < 0
-        return {
-            "place": Column(np.arange(len(self.probability), dtype=np.int64)),
-            "probability": Column(self.probability),
-            "normal_symbol": Column(self.normal_symbol, valid=~gap),
-            "normal_probability": Column(self.normal_probability),
-            "mean": Column(self.mean),
-            "std": Column(self.std),
-            "contribution": Column(self.contribution),
-            "abnormal_state": Column(self.abnormal_state),
-            "abnormal_duration": Column(self.abnormal_duration),
-            "missing": Column(self.missing),
-            "p_structure": Column(self.p_structure),
-            "p_duration": Column(self.p_duration),
-            "abnormal": Column(self.abnormal),
-        }
 
 
 class Finding(FindingEntry):

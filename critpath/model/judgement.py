@@ -6,10 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
 from critpath.documents import DetectionEntry, StateEntry
-from critpath.model.table import F64, I64, Bool, Column, FlatTable, Table, col, freeze_columns
+from critpath.model.table import F64, I64, Bool, FlatTable, col
 from critpath.schema.notes import Shift
 
 if TYPE_CHECKING:
@@ -18,53 +16,39 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Clustering(Table):
+class Clustering(FlatTable):
     """Execution types of one set.
 
     Attributes
     ----------
-    labels : int64 [n]
-        Cluster of every execution, from 0, by size then canonical first member;
-        never noise: see ``weak``.
-    raw_labels : int64 [n]
-        Labels of the extraction, -1 for noise, same numbering.
-    weak : bool [n]
-        Noise that joined its nearest cluster (or became one of its own).
-    ordering : int64 [n]
-        OPTICS ordering: positions of executions in order of visit.
-    reachability : float64 [n]
-        Per execution (not in visiting order), inf where undefined.
     method : str
         ``optics`` with its parameters, or ``single`` where there was nothing to cluster.
     notes : tuple of Note
     """
 
-    labels: I64
-    raw_labels: I64
-    weak: Bool
-    ordering: I64
-    reachability: F64
+    COUNTED = "position"
+    ORDER = ("labels", "raw_labels", "weak", "reachability", "ordering")
+
+    labels: I64 = field(
+        metadata=col("from 0, by size then canonical first member; never noise", "cluster")
+    )
+    raw_labels: I64 = field(
+        metadata=col("of the extraction, same numbering; none is noise", "raw_cluster", least=0)
+    )
+    weak: Bool = field(
+        metadata=col("noise that joined its nearest cluster (or became one of its own)")
+    )
+    ordering: I64 = field(metadata=col("positions of executions in order of OPTICS' visit"))
+    reachability: F64 = field(
+        metadata=col("per execution (not in visiting order), inf where undefined")
+    )
     method: str
     notes: tuple[Note, ...] = ()
-
-    def __post_init__(self) -> None:
-        freeze_columns(self, len(self.labels))
 
     @property
     def size(self) -> int:
         """Number of clusters."""
         return int(self.labels.max()) + 1 if len(self.labels) else 0
-
-    def table_columns(self) -> dict[str, Column]:
-        """Return a row per execution."""
-        return {
-            "position": Column(np.arange(len(self.labels), dtype=np.int64)),
-            "cluster": Column(self.labels),
-            "raw_cluster": Column(self.raw_labels, valid=self.raw_labels >= 0),
-            "weak": Column(self.weak),
-            "reachability": Column(self.reachability),
-            "ordering": Column(self.ordering),
-        }
 
 
 @dataclass(frozen=True, eq=False)

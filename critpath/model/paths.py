@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
 from critpath.model.details import NO_DETAIL, Detail, word_detail
 from critpath.model.recording import QUOTA_HELD
 from critpath.model.requests import RequestFacts
-from critpath.model.stacks import Stack, stack_column
+from critpath.model.stacks import Stack, word_stack
 from critpath.model.table import (
     F64,
     I32,
@@ -22,6 +22,7 @@ from critpath.model.table import (
     U8,
     Bool,
     Column,
+    Declared,
     FlatTable,
     Table,
     col,
@@ -69,6 +70,9 @@ class Executions(FlatTable):
         recorded without being chosen.  None where nothing chose, and of what was saved.
     """
 
+    COMPUTED: ClassVar = {"duration": Declared("how long it takes", "duration_ns")}
+    ORDER = ("id", "label", "begin", "end", "duration", "tid", "comm", "host")
+
     id: tuple[str, ...] = field(metadata=col("the key's value, else TID@BEGIN", "execution"))
     begin: I64 = field(metadata=col("when it begins", "begin_ns"))
     end: I64 = field(metadata=col("when it ends", "end_ns"))
@@ -94,7 +98,7 @@ class Executions(FlatTable):
     @property
     def time(self) -> int:
         """What all of them take together (ns), exactly, however much it is."""
-        each = self.end - self.begin
+        each = self.duration
         return (int((each >> 31).sum()) << 31) + int((each & (2**31 - 1)).sum())
 
     def take(self, rows: I64 | slice) -> Executions:
@@ -108,11 +112,10 @@ class Executions(FlatTable):
             chance=None if self.chance is None else self.chance[rows],
         )
 
-    def table_columns(self) -> dict[str, Column]:
-        """Return a row per execution."""
-        found = dict(super().table_columns(), duration_ns=Column(self.end - self.begin))
-        first = ("execution", "label", "begin_ns", "end_ns", "duration_ns", "tid", "comm", "host")
-        return {name: found[name] for name in first}
+    @property
+    def duration(self) -> I64:
+        """How long each takes (ns)."""
+        return self.end - self.begin
 
 
 def find_crossings(start: I64, host: I64, state: U8) -> tuple[Bool, I64]:
@@ -153,11 +156,25 @@ class CriticalPaths(Table):
         What ``stack`` and ``waker_stack`` are codes into; -1: none.
     """
 
+    COMPUTED: ClassVar = {
+        "path": Declared("whose path it is of"),
+        "segment": Declared("its number in its path"),
+        "duration": Declared("how long it lasts", "duration_ns"),
+        "woken": Declared(
+            "the thread that it woke at its end, where the path goes on", "wakes", least=0
+        ),
+    }
+    ORDER = (
+        *("path", "segment", "begin", "end", "duration", "state", "detail", "tid", "comm", "cpu"),
+        *("host", "lossy", "elsewhere_idle", "beneath", "woken", "uncertainty", "confidence"),
+        *("stack", "waker_stack"),
+    )
+
     start: I64
     begin: I64 = field(metadata=col("when it begins", "begin_ns"))
     end: I64 = field(metadata=col("when it ends", "end_ns"))
     state: U8 = field(metadata=col("what its thread does, or waits for", words=STATES))
-    detail: I32 = field(metadata=col("what qualifies the state: code into ``details``"))
+    detail: I32 = field(metadata=col("what qualifies the state", words="words_of_details"))
     comm: I32 = field(metadata=col("name of the thread that it is spent on", words="strings"))
     tid: I64 = field(metadata=col("the thread that it is spent on, often another", least=0))
     host: I64 = field(metadata=col("where that is"))
@@ -167,15 +184,25 @@ class CriticalPaths(Table):
     # Which other processor the thread might have used no event says.
     elsewhere_idle: I64 = field(
         default_factory=lambda: np.zeros(0, np.int64),
-        metadata=col("of a wait for a cpu, how long another was idle meanwhile", least=0),
+        metadata=col(
+            "of a wait for a cpu, how long another was idle meanwhile", "elsewhere_idle_ns", least=0
+        ),
     )
     beneath: U8 = field(
         default_factory=lambda: np.zeros(0, np.uint8),
-        metadata=col("where a request is QUEUED or SHARED, what the thread did meanwhile, mostly"),
+        metadata=col(
+            "where a request is QUEUED or SHARED, what the thread did meanwhile, mostly",
+            words=STATES,
+            least=1,
+        ),
     )
     uncertainty: I64 = field(
         default_factory=lambda: np.zeros(0, np.int64),
-        metadata=col("where the path comes from another host, how wrong that may be", least=0),
+        metadata=col(
+            "where the path comes from another host, how wrong that may be",
+            "uncertainty_ns",
+            least=0,
+        ),
     )
     # 1 but for requests, where who worked for whom is inferred.
     confidence: F64 = field(
@@ -184,11 +211,18 @@ class CriticalPaths(Table):
     )
     stack: I32 = field(
         default_factory=lambda: np.zeros(0, np.int32),
-        metadata=col("in which its thread slept, or ran until it slept or woke the next"),
+        metadata=col(
+            "in which its thread slept, or ran until it slept or woke the next: a line per frame, "
+            "innermost first, of function, file, line and module with tabs between",
+            words="words_of_stacks",
+            least=0,
+        ),
     )
     waker_stack: I32 = field(
         default_factory=lambda: np.zeros(0, np.int32),
-        metadata=col("of a wait, in which its thread was woken"),
+        metadata=col(
+            "of a wait, that in which its thread was woken", words="words_of_stacks", least=0
+        ),
     )
     details: tuple[Detail, ...] = (NO_DETAIL,)
     stacks: tuple[Stack, ...] = ()
@@ -309,34 +343,26 @@ class CriticalPaths(Table):
                 result[at] = True
         return result
 
-    def table_columns(self) -> dict[str, Column]:
-        """Return a row per segment.
-
-        ``path`` and ``segment`` number the paths and the segments of each from 0;
-        ``wakes`` is the thread that the segment's own woke at its end, where it did.
-        """
+    @property
+    def segment(self) -> I64:
+        """The number of every segment in its path."""
         path = self.path
-        return {
-            "path": Column(path),
-            "segment": Column(np.arange(len(path), dtype=np.int64) - self.start[path]),
-            "begin_ns": Column(self.begin),
-            "end_ns": Column(self.end),
-            "duration_ns": Column(self.duration),
-            "state": Column(self.state, STATES),
-            "detail": Column(self.detail, tuple(map(word_detail, self.details))),
-            "tid": Column(self.tid, valid=self.tid >= 0),
-            "comm": Column(self.comm, self.strings or ("",)),
-            "cpu": Column(self.cpu, valid=self.cpu >= 0),
-            "host": Column(self.host),
-            "lossy": Column(self.lossy),
-            "elsewhere_idle_ns": Column(self.elsewhere_idle, valid=self.elsewhere_idle >= 0),
-            "beneath": Column(self.beneath, STATES, self.beneath != State.UNKNOWN),
-            "wakes": Column(np.append(self.tid, -1)[1:][: len(path)], valid=self.wakes),
-            "uncertainty_ns": Column(self.uncertainty, valid=self.uncertainty >= 0),
-            "confidence": Column(self.confidence),
-            "stack": stack_column(self.stack, self.stacks),
-            "waker_stack": stack_column(self.waker_stack, self.stacks),
-        }
+        return np.arange(len(path), dtype=np.int64) - self.start[path]
+
+    @property
+    def woken(self) -> I64:
+        """The thread that every segment's own woke at its end; -1: it woke none."""
+        return np.where(self.wakes, np.append(self.tid, -1)[1:][: len(self.tid)], -1)
+
+    @property
+    def words_of_details(self) -> tuple[str, ...]:
+        """What qualifies states, as people read it."""
+        return tuple(map(word_detail, self.details))
+
+    @property
+    def words_of_stacks(self) -> tuple[str, ...]:
+        """The stacks as texts."""
+        return tuple(map(word_stack, self.stacks))
 
 
 # Of segments, each with its dtype.
@@ -532,13 +558,23 @@ class PathSet(Table):
             lossy=self.lossy[rows],
         )
 
-    def table_columns(self) -> dict[str, Column]:
-        """Return a row per segment, with the execution that it is of.
+    @classmethod
+    def meanings(cls) -> dict[str, str]:
+        """Return what each column means, of a row per segment."""
+        rest = CriticalPaths.meanings()
+        del rest["path"]
+        of = Executions.meanings()
+        return {
+            "recording": "where the execution comes from",
+            "execution": of["execution"],
+            "position": "number of the execution: ids need not differ",
+            "label": of["label"],
+            **rest,
+        }
 
-        ``recording`` is where the execution comes from; ``position`` numbers the
-        executions, whose ids need not differ, from 0.
-        """
-        rest = self.paths.table_columns()
+    def table_columns(self) -> dict[str, Column]:
+        """Return a row per segment, with the execution that it is of."""
+        rest = dict(self.paths.table_columns())
         path = rest.pop("path").values
         codes = path.astype(np.int32)
         return {

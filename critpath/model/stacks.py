@@ -8,9 +8,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-import numpy as np
-
-from critpath.model.table import I32, I64, U8, Bool, Column, FlatTable, Table, col, freeze_columns
+from critpath.model.table import I32, I64, U8, Bool, FlatTable, col
 
 # Kinds of stacks, by their numbers in a recording.
 KINDS: Final = ("sleep", "wake", "run", "sample")
@@ -55,17 +53,11 @@ class Frames(FlatTable):
 
 
 @dataclass(frozen=True, eq=False)
-class Stacks(Table):
+class Stacks(FlatTable):
     """The events at which a recording has stacks, in order of time.
 
     Attributes
     ----------
-    time, tid, woken : int64
-        When (ns, of the recording's clock), in which thread, and which thread that woke (0: none).
-    kind : uint8
-        `SLEEP`, `WAKE`, `RUN`, or `SAMPLE`: in that stack until the thread's next sample.
-    stack : int32
-        Which of ``distinct``; -1: none that could be read.
     distinct : sequence of Stack
         Each once, of the frames of the recording.
     frames : Frames
@@ -75,36 +67,20 @@ class Stacks(Table):
         Of samples: how far apart they are (ns).
     """
 
-    time: I64
-    tid: I64
-    woken: I64
-    kind: U8
-    stack: I32
+    time: I64 = field(metadata=col("when, of the recording's clock", "time_ns"))
+    tid: I64 = field(metadata=col("in which thread"))
+    woken: I64 = field(metadata=col("which thread that woke", least=1))
+    kind: U8 = field(metadata=col("a sample is until the thread's next one", words=KINDS))
+    stack: I32 = field(metadata=col("a line per frame", words="words_of_stacks", least=0))
     distinct: Sequence[Stack]
     frames: Frames
     complete: bool = False
     period: int = 0
 
-    def __post_init__(self) -> None:
-        freeze_columns(self, len(self.time))
-
-    def __len__(self) -> int:
-        return len(self.time)
-
-    def table_columns(self) -> dict[str, Column]:
-        """Return a row per event."""
-        return {
-            "time_ns": Column(self.time),
-            "tid": Column(self.tid),
-            "woken": Column(self.woken, valid=self.woken > 0),
-            "kind": Column(self.kind, KINDS),
-            "stack": stack_column(self.stack, self.distinct),
-        }
-
-
-def stack_column(codes: I32, stacks: Sequence[Stack]) -> Column:
-    """Return a column of stacks as texts."""
-    return Column(np.maximum(codes, 0), tuple(map(word_stack, stacks)) or ("",), codes >= 0)
+    @property
+    def words_of_stacks(self) -> tuple[str, ...]:
+        """The stacks as texts."""
+        return tuple(map(word_stack, self.distinct))
 
 
 # A stack as files and tables have it: a line per frame, its parts with tabs between.

@@ -1,8 +1,8 @@
 """What every table of the model offers to other programs, and to a notebook.
 
-A table says its columns once (`Table.table_columns`); from that come the Arrow
-PyCapsule interface, through which pyarrow, polars, pandas, DuckDB and nanoarrow take
-it, and the HTML that a notebook shows.
+A table declares each column once, beside its field, or says it where it is computed of other
+tables (`Table.table_columns`); from that come the Arrow PyCapsule interface, through which pyarrow,
+polars, pandas, DuckDB and nanoarrow take it, the HTML that a notebook shows, and the docs.
 """
 
 from __future__ import annotations
@@ -140,6 +140,10 @@ class Lists(Column):
 class Table:
     """Columns of equal length that other programs take as they are."""
 
+    COUNTED: ClassVar[str] = ""  # what the number of a row is called, where that is a column
+    COMPUTED: ClassVar[Mapping[str, Declared]] = {}  # properties that are columns, too
+    ORDER: ClassVar[tuple[str, ...]] = ()  # of fields and properties; () as they are declared
+
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "__repr__" not in vars(cls):
@@ -155,7 +159,16 @@ class Table:
 
         Names are words that SQL takes without quotes, so no ``end`` and no ``column``.
         """
-        raise NotImplementedError
+        found: dict[str, Column] = {}
+        if self.COUNTED:
+            found[self.COUNTED] = Column(np.arange(len(cast("Sized", self))))
+        for name, of in self.described().items():
+            values = getattr(self, name)
+            words = (getattr(self, of.words) or ("",)) if isinstance(of.words, str) else of.words
+            found[of.name or name] = Column(
+                values, words, None if of.least is None else values >= of.least
+            )
+        return found
 
     @classmethod
     def declared(cls) -> dict[str, tuple[Declared, str]]:
@@ -168,9 +181,15 @@ class Table:
         return kept
 
     @classmethod
+    def described(cls) -> dict[str, Declared]:
+        """Return what each column is, in the order to show them, by its field or property."""
+        known = {field: of for field, (of, _) in cls.declared().items()} | {**cls.COMPUTED}
+        return {name: known[name] for name in cls.ORDER or known}
+
+    @classmethod
     def meanings(cls) -> dict[str, str]:
         """Return what each column means, by the name that other programs know it by."""
-        return {of.name or field: of.meaning for field, (of, _) in cls.declared().items()}
+        return {of.name or name: of.meaning for name, of in cls.described().items()}
 
     def to_arrow(self) -> pa.Table:
         """Return the table as pyarrow has it."""
@@ -456,8 +475,6 @@ class FlatTable(Table):
     From the declarations come the check of lengths and dtypes, and `table_columns`.
     """
 
-    COUNTED: ClassVar[str] = ""  # what the number of a row is called, where that is a column
-
     def __post_init__(self) -> None:
         texts = [name for name, (_, kind) in self.declared().items() if kind == TEXTS]
         freeze_columns(self, len(self), *(name for name in self.declared() if name not in texts))
@@ -466,16 +483,6 @@ class FlatTable(Table):
 
     def __len__(self) -> int:
         return len(getattr(self, next(iter(self.declared()))))
-
-    def table_columns(self) -> Mapping[str, Column]:
-        """Return every declared column."""
-        found = {self.COUNTED: Column(np.arange(len(self)))} if self.COUNTED else {}
-        for field, (of, _) in self.declared().items():
-            values = getattr(self, field)
-            words = getattr(self, of.words) if isinstance(of.words, str) else of.words
-            valid = None if of.least is None else values >= of.least
-            found[of.name or field] = Column(values, words, valid)
-        return found
 
     def take(self, rows: Any) -> Self:
         """Return some rows: those at positions, of a slice, or where it is true."""

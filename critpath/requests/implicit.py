@@ -7,13 +7,14 @@ sleeps count is the marker's (`MARKERS`); rules and a drawing are in docs/slices
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from typing import ClassVar, Final
 
 import numpy as np
 
 from critpath.model import I64, Bool, Column, Loss, Workers
 from critpath.model.requests import MARKERS, NONE, Act, Activity
+from critpath.model.table import Declared, Table, col
 
 _OPEN: Final = np.iinfo(np.int64).max  # the end of what the recording did not see end
 _OF_THREADS: Final = (Act.SLEEP, Act.WAKE, Act.CREATE, Act.EXIT, Act.RUN, Act.PREEMPT, Act.RECEIVE)
@@ -56,42 +57,31 @@ class Calls:
 
 
 @dataclass(frozen=True, eq=False)
-class ImplicitSlices:
+class ImplicitSlices(Table):
     """Slices in order of their begin; of every thread of the machine.
 
     Attributes
     ----------
-    host, tid, begin_ns, end_ns : int64 [n]
-    parent : int64 [n]
-        The slice that caused this one, before it; -1 where none is known.
     incomplete : int64 [m, 2]
         Host and thread of what the end of the recording cuts.
     lost : int
         Left out because events were lost while they lasted.
     """
 
-    host: I64
-    tid: I64
-    begin_ns: I64
-    end_ns: I64
-    parent: I64
+    COUNTED = "slice"
+    COMPUTED: ClassVar = {"root": Declared("its first cause: itself, where nothing caused it")}
+    ORDER = ("tid", "host", "begin_ns", "end_ns", "parent", "root")
+
+    host: I64 = field(metadata=col("where"))
+    tid: I64 = field(metadata=col("whose it is"))
+    begin_ns: I64 = field(metadata=col("when it begins"))
+    end_ns: I64 = field(metadata=col("when it ends"))
+    parent: I64 = field(metadata=col("the slice that caused it, before it", least=0))
     incomplete: I64
     lost: int = 0
 
     def __len__(self) -> int:
         return len(self.tid)
-
-    def table_columns(self) -> dict[str, Column]:
-        """Return a row per slice: whose it is, what caused it, and its first cause."""
-        return {
-            "slice": Column(np.arange(len(self))),
-            "tid": Column(self.tid),
-            "host": Column(self.host),
-            "begin_ns": Column(self.begin_ns),
-            "end_ns": Column(self.end_ns),
-            "parent": Column(self.parent, valid=self.parent >= 0),
-            "root": Column(self.find_roots()),
-        }
 
     def link_columns(self) -> dict[str, Column]:
         """Return a row per slice that another caused: from that, to it, when."""
@@ -102,8 +92,9 @@ class ImplicitSlices:
             "sent_ns": Column(self.begin_ns[caused]),
         }
 
-    def find_roots(self) -> I64:
-        """Return the first cause of every slice: itself, where nothing caused it."""
+    @property
+    def root(self) -> I64:
+        """The first cause of every slice: itself, where nothing caused it."""
         root = np.where(self.parent < 0, np.arange(len(self)), self.parent)
         while True:
             further = root[root]

@@ -105,7 +105,7 @@ def _choose_slices(
     processes = Processes(replayed.workers, events.strings.__getitem__)
     end, tid, rows = found.end_ns.copy(), found.tid.copy(), np.arange(len(found))
     if asked.root:
-        root = found.find_roots()
+        root = found.root
         np.maximum.at(end, root, found.end_ns)
         # A path is walked back from the thread that was at it last.
         last = found.end_ns == end[root]

@@ -120,6 +120,11 @@ def test_states_and_events_are_the_declared_ones(renew):
     assert shown == renew.critical_path(), "run make docs"
 
 
+def test_columns_of_segments_are_the_declared_ones(renew):
+    shown = (ROOT / "docs" / "exports.md").read_text(encoding="utf-8")
+    assert shown == renew.exports(), "run make docs"
+
+
 def test_the_kinds_of_causes_are_the_catalogues(renew):
     shown = (ROOT / "docs" / "what-next.md").read_text(encoding="utf-8")
     assert shown == renew.what_next(), "run make docs"

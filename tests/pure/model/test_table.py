@@ -325,6 +325,15 @@ def test_names_of_vectors_need_no_quotes_anywhere():
     assert all(name.isidentifier() and name.isascii() for name in names)
 
 
+def test_what_is_declared_is_what_other_programs_get(tables):
+    """In that order; a table that is computed of others says what its columns mean."""
+    for name, table in tables.items():
+        if meanings := type(table).meanings() if dataclasses.is_dataclass(table) else {}:
+            first = [table.COUNTED] if table.COUNTED else []
+            assert [*first, *meanings] == list(table.table_columns()), name
+            assert all(meanings.values()), name
+
+
 @pytest.mark.parametrize("kind", FlatTable.__subclasses__(), ids=lambda kind: kind.__name__)
 def test_declared_columns_have_a_dtype_a_meaning_and_a_name_of_sql(kind):
     for field, (column, annotation) in kind.declared().items():

@@ -192,7 +192,7 @@ def test_what_always_holds(drawing: ModuleType, marker: str, rows: list[Any]) ->
     assert (np.diff(found.begin_ns) >= 0).all()
     # A cause comes before what it causes, and a root causes itself.
     assert (found.parent < np.arange(len(found))).all()
-    roots = found.find_roots()
+    roots = found.root
     assert (found.parent[roots] < 0).all()
     for tid in np.unique(found.tid):
         mine = found.tid == tid

@@ -236,7 +236,7 @@ def test_first_causes() -> None:
             zeros, zeros, zeros + np.arange(len(parent)), zeros, np.array(parent, np.int64),
             np.zeros((0, 2), np.int64),
         )  # fmt: skip
-        assert slices.find_roots().tolist() == want
+        assert slices.root.tolist() == want
         told = slices.link_columns()
         caused = [n for n, of in enumerate(parent) if of >= 0]
         assert told["to_slice"].values.tolist() == caused
