@@ -125,6 +125,11 @@ def shorten(text: str, most: int = 160) -> str:
     return text if len(text) <= most else f"{text[:most]}... ({len(text):,} characters)"
 
 
+def utf8(text: str) -> str:
+    """Return text as UTF-8 holds it, which files and Arrow have; a trace's may be none."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+
+
 def shorten_names(names: Sequence[str], most: int) -> list[str]:
     """Cut names to so many characters where they do not differ, and else where they end.
 

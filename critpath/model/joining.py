@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
 from typing import TYPE_CHECKING
 
 from critpath.errors import TooMuchTimeError
@@ -43,13 +42,7 @@ def join_sets(parts: Sequence[PathSet]) -> PathSet:
     every = [part.executions for part in parts]
     return PathSet(
         executions=Executions(
-            id=tuple(chain.from_iterable(e.id for e in every)),
-            begin=np.concatenate([e.begin for e in every]),
-            end=np.concatenate([e.end for e in every]),
-            tid=np.concatenate([e.tid for e in every]),
-            host=np.concatenate([e.host for e in every]),
-            comm=tuple(chain.from_iterable(e.comm for e in every)),
-            label=tuple(chain.from_iterable(e.label for e in every)),
+            **Executions.join_columns(every),
             incomplete=sum(e.incomplete for e in every),
             notes=tuple(note for e in every for note in e.notes),
             requests=join_facts([e.requests for e in every if len(e)]),

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -368,14 +367,7 @@ def join_facts(parts: Sequence[RequestFacts | None]) -> RequestFacts | None:
     known = [part for part in parts if part is not None]
     if len(known) < len(parts) or not parts:
         return None
-    texts: dict[str, Any] = {
-        name: tuple(chain.from_iterable(getattr(part, name) for part in known))
-        for name in FACT_TEXTS
-    }
-    numbers: dict[str, Any] = {
-        name: np.concatenate([getattr(part, name) for part in known]) for name in FACT_NUMBERS
-    }
-    return RequestFacts(**texts, **numbers)
+    return RequestFacts(**RequestFacts.join_columns(known))
 
 
 @dataclass(frozen=True, eq=False)

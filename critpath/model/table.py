@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, fields, replace
 from functools import cache
+from itertools import chain
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -30,7 +31,7 @@ from typing import (
 import numpy as np
 import numpy.typing as npt
 
-from critpath.units import plural, safe_text
+from critpath.units import plural, safe_text, utf8
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -91,7 +92,7 @@ class Column:
 
         missing = None if self.valid is None else ~np.asarray(self.valid, np.bool_)
         if self.words:
-            codes, words = _distinct(self.values, [_utf8(word) for word in self.words])
+            codes, words = _distinct(self.values, [utf8(word) for word in self.words])
             # pandas reads no unsigned ones from older versions of pyarrow.
             signed = np.dtype(f"i{codes.itemsize}")
             few = len(words) <= np.iinfo(signed).max
@@ -99,7 +100,7 @@ class Column:
             return pa.DictionaryArray.from_arrays(indices, pa.array(words, pa.string()))
         if isinstance(self.values, np.ndarray):
             return pa.array(self.values, mask=missing)
-        return pa.array([_utf8(value) for value in self.values], pa.string(), mask=missing)
+        return pa.array([utf8(value) for value in self.values], pa.string(), mask=missing)
 
 
 @dataclass(frozen=True, eq=False)
@@ -372,11 +373,6 @@ def _distinct(codes: Any, words: list[str]) -> tuple[Any, list[str]]:
     return np.array(table, np.asarray(codes).dtype)[codes], list(places)
 
 
-def _utf8(text: str) -> str:
-    """Arrow holds UTF-8 only; a trace's text may hold what is none."""
-    return text.encode("utf-8", "replace").decode("utf-8")
-
-
 # Columns of tables: their types, and how a table declares, checks and freezes them.
 
 
@@ -487,6 +483,16 @@ class FlatTable(Table):
     def take(self, rows: Any) -> Self:
         """Return some rows: those at positions, of a slice, or where it is true."""
         return cast("Self", replace(cast("Any", self), **self.take_columns(rows)))
+
+    @classmethod
+    def join_columns(cls, parts: Sequence[Self]) -> dict[str, Any]:
+        """Return every declared column of one or more tables, one behind the other."""
+        return {
+            name: tuple(chain.from_iterable(getattr(part, name) for part in parts))
+            if kind == TEXTS
+            else np.concatenate([getattr(part, name) for part in parts])
+            for name, (_, kind) in cls.declared().items()
+        }
 
     def take_columns(self, rows: Any) -> dict[str, Any]:
         """Return some rows of every declared column, by its field."""

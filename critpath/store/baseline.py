@@ -29,14 +29,15 @@ from critpath.model.requests import FACT_NUMBERS, FACT_TEXTS
 from critpath.model.stacks import read_stack, word_stack
 from critpath.model.vectors import number_rows
 from critpath.schema.environment import Environment, read_environment
+from critpath.schema.kinds import STATES
 from critpath.schema.notes import Remark
 from critpath.store.columns import read_remarks, save_remarks
 from critpath.store.sessions import Baseline, Session
+from critpath.units import utf8
 from critpath.untrusted import LARGEST, TooLargeError, load_json
 
 FORMAT: Final = "critpath/baseline/2"
 FIRST: Final = "critpath/baseline/1"  # whose kinds have a text for what qualifies a state
-STATES: Final = tuple(State(code).name for code in range(len(State)))
 CERTAIN: Final = Certainty.CERTAIN.name.lower()  # as usual: a file leaves it out
 STEP: Final = 4  # numbers per segment: kind, thread, cpu, duration
 # Of any version, and even where an unfinished merge stands above it.
@@ -52,11 +53,6 @@ def is_baseline_file(path: Path) -> bool:
             return _MARK in stream.read(512)
     except (OSError, ValueError):
         return False
-
-
-def utf8(text: str) -> str:
-    """Return text as a file in UTF-8 holds it; a trace's may be none."""
-    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 # A baseline's text, checked in every respect: it is the text of a repository.
@@ -250,7 +246,7 @@ def _paths(
             _wrong(f"{where}.lossy", "true or false")
         affected.append(row.get("lossy", False))
         lossy.append(_marks(row.get("lossy_segments", []), f"{where}.lossy_segments", path))
-        elsewhere.append(_idle(row.get("elsewhere_idle", []), f"{where}.elsewhere_idle", path))
+        elsewhere.append(_idle(row, where, path))
         rows.append((where, row))
     if spent >= MOST_TIME:
         _wrong(f"{place}.executions", "executions whose times can be added up")
@@ -444,14 +440,11 @@ def _marks(value: object, place: str, path: Sequence[int]) -> Any:
     return marks
 
 
-def _idle(value: object, place: str, path: Sequence[int]) -> Any:
+def _idle(row: Mapping[str, Any], where: str, path: Sequence[int]) -> Any:
     """Return for how long other processors were idle during each segment of a path."""
     times = np.zeros(len(path) // STEP, np.int64)
-    if type(value) is not list or len(value) % 2:
-        _wrong(place, "a list of pairs: a place in the path, and nanoseconds")
-    for at, time in zip(value[::2], value[1::2], strict=True):
-        row = _whole(at, place, 0, len(times))
-        times[row] = _whole(time, place, 0, path[STEP * row + STEP - 1] + 1)
+    for at, time in _pairs(row, "elsewhere_idle", where, len(times)):
+        times[at] = _whole(time, f"{where}.elsewhere_idle", 0, path[STEP * at + STEP - 1] + 1)
     return times
 
 

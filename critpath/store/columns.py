@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import numpy as np
 import numpy.typing as npt
 
-from critpath.model import Executions, Loss, State
+from critpath.model import Executions, Loss
 from critpath.model.details import DETAIL_TEXTS
 from critpath.model.requests import FACT_NUMBERS, FACT_TEXTS
 from critpath.model.table import TEXTS
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 FORMAT: Final = "critpath/paths/2"
 FIRST: Final = "critpath/paths/1"  # whose segments have a text for what qualifies their state
 KEY: Final = b"critpath"
-STATES: Final = tuple(State(code).name for code in range(len(State)))
 # Executions' texts, and all of their columns.
 NAMES: Final = tuple(n for n, (_, kind) in Executions.declared().items() if kind == TEXTS)
 EXECUTION: Final = {
@@ -136,11 +135,6 @@ def arrow_schema(
     detail = {n: kind for n, kind in DETAIL.items() if kin or n not in MORE_OF_DETAIL}
     details = [] if first else [list_of(DETAILS, detail)]
     return pa.schema([*make(columns), *details, list_of(SEGMENTS, segment)])
-
-
-def utf8(text: str) -> str:
-    """Parquet holds UTF-8 only; a trace's text may hold what is none."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 _LONGEST: Final = 100_000  # letters of a text

@@ -30,6 +30,7 @@ from critpath.model.requests import FACT_NUMBERS, FACT_TEXTS
 from critpath.model.stacks import read_stack
 from critpath.model.vectors import number_rows
 from critpath.schema.environment import read_environment
+from critpath.schema.kinds import STATES
 from critpath.store.columns import (
     ABOUT,
     DETAIL_WORDS,
@@ -45,7 +46,6 @@ from critpath.store.columns import (
     REQUEST,
     SEGMENTS,
     STACK_SEGMENT,
-    STATES,
     SURE_SEGMENT,
     WORDS,
     arrow_schema,

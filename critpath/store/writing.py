@@ -30,6 +30,7 @@ from critpath.model.details import DETAIL_TEXTS
 from critpath.model.requests import FACT_NUMBERS, FACT_TEXTS
 from critpath.model.stacks import word_stack
 from critpath.model.vectors import number_codes
+from critpath.schema.kinds import STATES
 from critpath.store.columns import (
     DETAILS,
     FORMAT,
@@ -37,13 +38,12 @@ from critpath.store.columns import (
     REPEATED,
     SEGMENTS,
     STACK_SEGMENT,
-    STATES,
     arrow_schema,
     of_numbers,
     of_texts,
     save_remarks,
-    utf8,
 )
+from critpath.units import utf8
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -246,18 +246,12 @@ def save_paths(path_set: PathSet, file: Path) -> None:
 def _join_sets(first: PathSet, second: PathSet) -> PathSet:
     """Join executions of the same recordings."""
     a, b = first.executions, second.executions
-    numbers: dict[str, Any] = {
-        n: np.append(getattr(a, n), getattr(b, n)) for n in ("begin", "end", "tid", "host")
-    }
     return replace(
         second,
         executions=replace(
             b,
-            id=a.id + b.id,
-            comm=a.comm + b.comm,
-            label=a.label + b.label,
             requests=join_facts([e.requests for e in (a, b) if len(e)]),
-            **numbers,
+            **Executions.join_columns([a, b]),
         ),
         paths=join_paths([first.paths, second.paths]),
         session=np.append(first.session, second.session),
