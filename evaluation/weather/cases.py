@@ -6,7 +6,7 @@ found in it and none of `never`; partly so with `partly`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 TIMES: Final = r"\btimes\b|\btwice\b|\btrips\b|more often|\bnow ask"
@@ -39,7 +39,7 @@ class Case:
     options: tuple[str, ...] = ()  # of record
     whose: str = "program"  # or neighbour: whose fault it is
     small: str = ""  # a command with a smaller change
-    changed: str = "all"  # or the label of the requests that have the change
+    changed: str = "all"  # or the label of the requests that have the change, or "3 of 8"
     environment: dict[str, str] = field(default_factory=dict)
 
 
@@ -414,4 +414,19 @@ DIALS: Final = (
     _d("shop", "PYTHON HERE/dials.py shop DIAL"),
     _d("node", "node HERE/dials.js DIAL"),
     _d("perl", "perl HERE/dials.pl DIAL"),
+)
+
+# Some of the requests have much more of it: is their number right?
+FEW: Final = tuple(
+    replace(
+        case,
+        name=case.name.replace("dial", "few"),
+        kind="few",
+        after=case.small.replace("DIAL", f"{percent} {few}"),
+        small=case.small.replace("DIAL", f"150 {few}"),
+        changed=f"{few} of 8",
+    )
+    for case, percent, few in zip(
+        DIALS, (200, 300, 250, 220, 180, 400), (3, 2, 5, 3, 6, 1), strict=True
+    )
 )

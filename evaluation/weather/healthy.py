@@ -35,7 +35,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from cases import CASES, DIALS, Case
 from judge import judge
-from record import fill, keep_busy, record
+from record import fill, keep_busy, record, stop_when_told
 from results import write_results
 
 WANTED: Final = 300  # pairs of each kind
@@ -279,6 +279,7 @@ def main() -> None:
     parser.add_argument("--boots", type=Path)
     parser.add_argument("--json", type=Path)
     given = parser.parse_intermixed_args()
+    stop_when_told()
     place = given.place.resolve()
     if given.what == "record":
         rounds = range(given.first, given.first + given.rounds)

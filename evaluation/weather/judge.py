@@ -118,15 +118,18 @@ def judge(critpath: str, place: Path, *, exchanged: bool = False) -> Judged:
     first = read_first(done.stdout) or done.stderr.strip()[-200:]
     verdict = find_verdict(first)
     has = truth["changed"]
+    few = re.fullmatch(r"(\d+) of (\d+)", has)
     times: dict[str, list[float]] = defaultdict(list)
     counts = {True: [0, 0], False: [0, 0]}
     for e in document["executions"]:
-        changed = has == "all" or (has != "none" and e["label"].split()[0:1] == [has])
+        changed = has == "all" or few or (has != "none" and e["label"].split()[0:1] == [has])
         if changed or has == "none":
             times[e["set"]].append(e["end"] - e["begin"])
         if e["set"] == "sample":
-            counts[changed][0] += bool(e["anomalous"])
-            counts[changed][1] += 1
+            counts[bool(changed)][0] += bool(e["anomalous"])
+            counts[bool(changed)][1] += 1
+    if few:  # which of them it is, no label tells
+        counts[True][1] = round(counts[True][1] * int(few[1]) / int(few[2]))
     worth = weigh(verdict, first, truth)
     if exchanged:
         worth = weigh_exchanged(verdict, truth["whose"])

@@ -27,7 +27,7 @@ from typing import Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from cases import CASES, HOGS, Case
+from cases import CASES, FEW, HOGS, Case
 
 HERE: Final = Path(__file__).resolve().parent / "programs"
 LOCK: Final = Path("/tmp/kernel.lock")  # one recording at a time
@@ -39,6 +39,11 @@ def fill(line: str, place: Path) -> str:
     return (
         line.replace("BIN/", f"{place}/bin/").replace("PYTHON", python).replace("HERE", str(HERE))
     )
+
+
+def stop_when_told() -> None:
+    """Have SIGTERM end this process as Ctrl-C does: neighbours are ended, too."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 @contextlib.contextmanager
@@ -153,6 +158,10 @@ def record_pair(
 
 def plan(phase: str) -> Iterator[tuple[Case, dict[str, object]]]:
     """Yield what a phase records."""
+    for i, case in enumerate(FEW if phase == "few" else ()):
+        who = ("stress-ng", "indexer")[i % 2]
+        for condition in ("quiet", "busy", "small"):
+            yield case, {"healthy": False, "who": who, "condition": condition, "straight": False}
     for i, case in enumerate(CASES):
         who = ("stress-ng", "indexer")[i % 2]
         both = {"healthy": phase == "healthy", "who": who}
@@ -177,10 +186,11 @@ def main() -> None:
     parser.add_argument("place", type=Path)
     parser.add_argument("--critpath", default=shutil.which("critpath") or "critpath")
     parser.add_argument(
-        "--phase", choices=("busy", "quiet", "straight", "healthy", "small"), action="append"
+        "--phase", choices=("busy", "quiet", "straight", "healthy", "small", "few"), action="append"
     )
     parser.add_argument("names", nargs="*")
     given = parser.parse_intermixed_args()
+    stop_when_told()
     for phase in given.phase:
         for case, how in plan(phase):
             if given.names and case.name not in given.names:

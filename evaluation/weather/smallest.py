@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from cases import DIALS, Case
 from judge import Judged, judge
-from record import record_pair
+from record import record_pair, stop_when_told
 from results import write_results
 
 STEPS: Final = (2, 3, 5, 7, 10, 15, 20, 30)  # percent more
@@ -69,6 +69,7 @@ def main() -> None:
     parser.add_argument("--condition", choices=("busy", "quiet"), default="busy")
     parser.add_argument("--json", type=Path)
     given = parser.parse_intermixed_args()
+    stop_when_told()
     rows: list[dict[str, str]] = []
     heads = ("program", "smallest found", "its medians", "steps")
     for case in DIALS:

@@ -1,5 +1,6 @@
-"""Programs with a dial: ``python3 dials.py NAME PERCENT``, eight requests, 100 % is as they are.
+"""Programs with a dial: ``python3 dials.py NAME PERCENT [K]``, eight requests; 100 % is as it was.
 
+With K only that many of the eight are dialled.
 Requests are of four sizes. What is dialled: rows of JSON, rows that SQLite reads, lines that a
 child `sort` sorts, and what gunicorn computes behind nginx, which asks redis besides.
 """
@@ -71,11 +72,13 @@ PROGRAMS = {
 
 def main() -> None:
     name, percent = sys.argv[1], float(sys.argv[2])
+    dialled = int(sys.argv[3]) if len(sys.argv) > 3 else COUNT
     prepare, normal = PROGRAMS[name]
     # What is prepared is the same on both sides.
     answer = prepare(normal * 4)
     for key in range(-2, COUNT):
-        size = int(normal * (0.85 + 0.1 * (key % 4)) * percent / 100)
+        much = percent if key * 5 % COUNT < dialled else 100
+        size = int(normal * (0.85 + 0.1 * (key % 4)) * much / 100)
         if key >= 0:
             mark("begin", name, key)
         answer(size)
