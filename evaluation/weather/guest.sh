@@ -4,6 +4,7 @@
 #
 # RESULT/out/pairs is as record.py leaves it, RESULT/out/singles as healthy.py does.
 set -e
+exec > >(tee /dev/ttyS0) 2>&1  # what it comes to, if it does not end
 cd weather
 mkdir -p /out/bin
 gcc -O2 -pthread -o /out/bin/kinds programs/kinds.c

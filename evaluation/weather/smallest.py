@@ -1,7 +1,7 @@
 """The smallest change that is found: ``python smallest.py DIR [--critpath C] [PROGRAM ...]``.
 
 Programs whose requests have some percent more of the same work (`dials.py`), ten runs of eight
-requests a side in alternation beside busy neighbours, are SLOWER in most of five repetitions.
+requests a side in alternation beside busy neighbours, are SLOWER in most of three repetitions.
 Steps go down from 10 % while that holds, else up. Needs root, tracefs and what `services.sh`
 starts.
 """
@@ -26,10 +26,10 @@ from judge import Judged, judge
 from record import record_pair, stop_when_told
 from results import write_results
 
-STEPS: Final = (2, 3, 5, 7, 10, 15, 20, 30)  # percent more
+STEPS: Final = (2, 5, 10, 15, 20, 30)  # percent more
 FIRST: Final = STEPS.index(10)
 RUNS: Final = 10
-REPETITIONS: Final = 5
+REPETITIONS: Final = 3
 
 
 def choose_step(found: list[bool]) -> int | None:
