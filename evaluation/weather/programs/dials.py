@@ -18,6 +18,8 @@ import time
 from collections.abc import Callable
 
 _FD = int(os.environ.get("CRITPATH_MARKER_FD", "-1"))
+if "CRITPATH_RECORDER" in os.environ:
+    _FD = os.open("/proc/lttng-logger", os.O_WRONLY)
 COUNT = 8
 
 
