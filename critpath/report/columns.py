@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -32,10 +31,6 @@ class Layout:
 
     cells: tuple[range, ...]
     elided: frozenset[int] = frozenset()
-
-    def cell_of(self, column: int) -> int:
-        """Return the position of the cell that has a column."""
-        return bisect_right(self.cells, column, key=lambda cell: cell.start) - 1
 
     @property
     def step(self) -> int:
