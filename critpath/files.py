@@ -333,3 +333,19 @@ def _check(path: Path, here: Path, status: os.stat_result) -> None:
             f"cannot write {path}: {here} was put there by another user",
             "name a place in a directory of your own",
         )
+
+
+def size_of(recording: Path) -> int:
+    """Return how many bytes the files of a recording have; 0 of what cannot be read."""
+    return sum(
+        _size(Path(directory) / name)
+        for directory, _, names in os.walk(recording)
+        for name in names
+    )
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError:
+        return 0

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from critpath import (
     __version__,
+    clocks,
     cluster,
     detect,
     engines,
@@ -58,16 +59,14 @@ from critpath.progress import COMPARING, Progress, Stage, name_place
 from critpath.schema.notes import (
     HiddenByLevels,
     Note,
-    Remark,
     SocketsUnnamed,
     SufficientRecording,
     TooNoisy,
     rename,
 )
 from critpath.schema.parameters.detect import FLAME
-from critpath.schema.ways import SOCKETS
 from critpath.text.phrases import VERDICTS
-from critpath.units import plural, safe_text
+from critpath.units import plural
 
 if TYPE_CHECKING:  # what most runs do not ask
     from critpath import ab, known, record, signatures
@@ -88,12 +87,11 @@ def extract_recording(
     `place` tells who waits where it is among others: `` (2 of 6)``.
     """
     with replay_chosen(recording, settings, progress, place) as chosen:
-        found, specification = chosen.replayed, chosen.specification
+        found, choice = chosen.replayed, chosen.choice
         with recording.named():
             asked, events, pieces = _find_chosen(chosen, recording)
-            events = executions.count_missing_runs(
-                events, specification, recording.manifest, len(asked)
-            )
+            if choice.specification.kind == "process" and not choice.specification.where:
+                events = recording.manifest.count_missing_runs(events, len(asked))
             events = timeline.add_routes(events, asked, *recording.network_devices)
         replayed = replace(found, events=events)
         if len(events.gaps):
@@ -105,7 +103,7 @@ def extract_recording(
             replayed, asked, pieces = graph.leave_out_partial(replayed, asked, pieces, share)
         # Their columns are as large as what is walked, and all is found that is looked for in them.
         replayed = replace(replayed, events=replayed.events.without_rows())
-        text, budget = chosen.text, chosen.budget
+        text, budget = choice.text, chosen.budget
         del chosen, found, events
         stage = Stage(progress, f"walking {plural(len(asked), 'critical path')}{place}")
         walked = 0
@@ -123,9 +121,13 @@ def _find_chosen(
     chosen: _Chosen, recording: read.Recording
 ) -> tuple[Executions, Events, Pieces | None]:
     """Return the executions that are asked for, the events with what is known of them, pieces."""
-    found, specification, manifest = chosen.replayed, chosen.specification, recording.manifest
+    found, specification, manifest = (
+        chosen.replayed,
+        chosen.choice.specification,
+        recording.manifest,
+    )
     if specification.kind in {"requests", "slices"}:
-        return requests.find_asked(found, specification, recording, _learn_ways)
+        return chosen.asked.find(found)
     asked = executions.find_executions(
         found.events,
         specification,
@@ -154,14 +156,14 @@ def sketch_recording(
         replay_chosen(recording, settings, progress, place, only="requests") as chosen,
         recording.named(),
     ):
-        return requests.find_sketches(chosen.replayed, chosen.specification, recording, _learn_ways)
+        return chosen.asked.sketch(chosen.replayed)
 
 
 def _learn_ways(path: Path) -> Mapping[requests.Way, int]:
     """Return what the requests of another recording asked, and how often."""
     recording, settings = read.Recording(path), ExtractSettings("requests")
     with replay_chosen(recording, settings, None, "", only="requests") as chosen:
-        return requests.list_ways(chosen.replayed, chosen.specification, recording)
+        return chosen.asked.list_ways(chosen.replayed)
 
 
 @dataclass(frozen=True)
@@ -169,8 +171,8 @@ class _Chosen:
     """A recording that was replayed, and which executions of it are asked for."""
 
     replayed: ReplayedRecording
-    specification: executions.Specification
-    text: str
+    choice: executions.Choice
+    asked: requests.Asked
     budget: engines.Budget
 
 
@@ -184,8 +186,7 @@ def replay_chosen(
     only: str = "",
 ) -> Iterator[_Chosen]:
     """Find out what is an execution of a recording, and replay it for that."""
-    said, names = recording.notes, recording.event_names
-    known: list[timeline.Aligned] = []  # the clocks of several hosts, once they are
+    known: list[clocks.Aligned] = []  # the clocks of several hosts, once they are
 
     def opener(more: Sequence[EventRequest]) -> timeline.RecordingOpener:
         return timeline.RecordingOpener(
@@ -196,32 +197,15 @@ def replay_chosen(
         )
 
     def marks() -> Events:
-        return timeline.read_finder_events(
-            opener(executions.MARKER_EVENTS), [executions.parse_specification("marker")]
-        )
+        marker = executions.parse_specification("marker")
+        return opener(executions.MARKER_EVENTS).read_for(marker)
 
-    possible = any(name in names for entry in executions.MARKER_EVENTS for name in entry.names)
-    text, how = executions.choose_specification(
-        *(settings.specification, recording.manifest.execution, recording, names),
-        marks if possible else None,
-    )
-    texts = [of.texts for of in recording.descriptions]
-    chosen, labelled = executions.add_label(executions.parse_specification(text), texts)
-    if only and chosen.kind != only:
-        raise UsageError(
-            f"{recording}: its executions are no {only}: {safe_text(text)}",
-            f"add --execution {only}",
-        )
-    remarks: tuple[Remark, ...] = (*said, *how, *labelled)
-    way = SOCKETS  # what tells of sockets, where it is asked for
+    choice = executions.choose(recording, settings.specification, marks, only)
+    chosen = choice.specification
+    remarks: tuple[Remark, ...] = (*recording.notes, *choice.notes)
     budget = engines.Budget.within(settings.max_memory)
-    with recording.named():
-        # Before anything is read, so that a misspelt name fails at once.
-        executions.require_events(chosen, names)
-    wanted = executions.get_event_requests(chosen)
-    if chosen.kind in {"requests", "slices"}:
-        way, more = requests.require_events(recording, chosen)
-        wanted = (*wanted, *more)
+    asked = requests.Asked(recording, chosen, _learn_ways)
+    wanted, way = (*chosen.get_requests(), *asked.wanted), asked.way
     with ExitStack() as stack:
         stack.enter_context(recording.keep())
 
@@ -231,13 +215,12 @@ def replay_chosen(
             )
 
         found = [replay(wanted)]
-        sockets = found[0].sockets is not None
-        if other := requests.find_other_way(found[0], recording) if sockets else "":
+        if other := asked.find_other_way(found[0]):
             stack.close()
             remarks, way = (*remarks, SocketsUnnamed()), other
             found = [replay((*wanted, *read.CALL_EVENTS))]
         # Held by the caller alone, who may let the events go.
-        yield _Chosen(found.pop(), chosen, text, budget)
+        yield _Chosen(found.pop(), choice, asked, budget)
 
 
 def inspect_recording(path: Path, reader: str = "auto") -> tuple[Events, Manifest, tuple[str, ...]]:
@@ -262,8 +245,10 @@ def inspect_recording(path: Path, reader: str = "auto") -> tuple[Events, Manifes
     opener = timeline.RecordingOpener(recording, read.KERNEL_EVENTS, reader)
     specification = executions.parse_specification("process")
     with recording.keep():
-        events = recording.add_manifest(timeline.read_finder_events(opener, [specification]))
-        events = executions.count_missing_runs(events, specification, manifest)
+        events = recording.add_manifest(opener.read_for(specification))
+        if any(run.pid for run in manifest.runs):
+            found = executions.find_executions(events, specification, runs=manifest.runs)
+            events = manifest.count_missing_runs(events, len(found))
         return events, manifest, recording.find_other_contents(events.streams)
 
 
@@ -422,7 +407,7 @@ def _slice_recording(
         replay_chosen(recording, settings, progress, place, only="slices") as chosen,
         recording.named(),
     ):
-        return requests.sketch_slices(chosen.replayed, chosen.specification, recording)
+        return chosen.asked.sketch_slices(chosen.replayed)
 
 
 def extract_file(
@@ -516,10 +501,8 @@ def extract_dataset(
                 tasks.append(_Task(item, settings, number, place, here))
             else:
                 parts[number] = dataset.write_part(number, [item])
-        count = (
-            1 if engine else engines.fit_jobs(jobs, [task.recording for task in tasks], settings)
-        )
-        each = engines.split_resources(settings, count, jobs, remote=engine is not None)
+        recordings = [task.recording for task in tasks]
+        count, each = engines.share_out(settings, recordings, jobs, remote=engine is not None)
         tasks = _number_tasks([replace(task, settings=each) for task in tasks])
         work = partial(_write_part, progress=progress) if count == 1 and not engine else _write_part
         done = engines.run(work, tasks, jobs=count, engine=engine, size=_size, progress=tell)
@@ -585,8 +568,7 @@ def _extract_items(
     """
     tell = progress or (lambda _: None)
     recordings = [item for item in items if isinstance(item, Path)]
-    count = engines.fit_jobs(jobs, recordings, settings)
-    each = engines.split_resources(settings, count, jobs)
+    count, each = engines.share_out(settings, recordings, jobs)
     tasks = _number_tasks(
         [_Task(recording, each, number, parts) for number, recording in enumerate(recordings)]
     )
@@ -690,7 +672,7 @@ def _number_tasks(tasks: list[_Task]) -> list[_Task]:
 
 
 def _size(task: _Task) -> int:
-    return engines.size_of(task.recording)
+    return files.size_of(task.recording)
 
 
 def _stream_sets(task: _Task, progress: Progress | None = None) -> Iterator[PathSet]:
@@ -1117,8 +1099,8 @@ def look_up_comparison(
         count_documents(source, settings)[0] if (source / COUNTS).is_file() else None
         for source in sources
     ]
-    return signatures.search_incident(
-        *(known_store, signatures.find_causes(document), counted[1], counted[0]),
+    return signatures.search(
+        *(known_store, counted[1], counted[0], signatures.find_causes(document)),
         level=level,
         best=best,
     )

@@ -205,3 +205,8 @@ def trace_address(template: str, trace_id: str) -> str:
     if not template or re.fullmatch("[0-9a-f]{32}", trace_id) is None:
         return ""
     return template.replace(TRACE_ID, trace_id)
+
+
+def escape_name(text: str) -> str:
+    """Shield what `--execution` takes for its own in a name."""
+    return re.sub(r"([\\,\[\]])", r"\\\1", text)

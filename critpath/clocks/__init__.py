@@ -5,12 +5,12 @@ from critpath.doors import hand_on
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from critpath.clocks.align import (
+        Aligned,
         FoundClocks,
         align_events,
         align_traces,
         link_hosts,
         read_clocks,
-        tell_alignment,
     )
 else:
     __getattr__ = hand_on(__name__)

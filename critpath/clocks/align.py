@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from critpath.model.clocks import (
     join_crossings,
 )
 from critpath.model.requests import Collected
+from critpath.model.task_states import prev_states
 from critpath.progress import Progress, Stage
 from critpath.read import (
     HEADERS,
@@ -39,9 +40,6 @@ from critpath.read import (
     OutOfOrder,
     Recording,
     find_recordings,
-    get_event_names,
-    prev_states,
-    read_traces,
 )
 from critpath.requests import UDP, ActivityEvents, EndpointColumn, find_receipts, resolve_endpoints
 from critpath.schema.environment import Environment
@@ -183,13 +181,44 @@ def _no_workers() -> Workers:
 _NO_WORKERS: Final = _no_workers()
 
 
+class Aligned(NamedTuple):
+    """The clocks of several hosts, and what became of their messages."""
+
+    clocks: ClockAlignment
+    account: JoinedAccount
+
+    def tell(self, events: Events) -> Events:
+        """Say of aligned events how surely each clock is known."""
+        alignment = self.clocks
+        warnings: list[str] = []
+        for clock in alignment.hosts:
+            if clock.source != REFERENCE:
+                claim = words.claim_text(clock)
+                warnings += [
+                    words.clock_aligned(clock, alignment.reference),
+                    *([claim] if claim else []),
+                ]
+        bound = max(clock.bound for clock in alignment.hosts)
+        return replace(
+            events,
+            environment=(*events.environment, Environment(clocks_sure_to_ns=bound)),
+            clocks=alignment.hosts,
+            warnings=(
+                *events.warnings,
+                *warnings,
+                *words.one_kernel(alignment.hosts),
+                *words.messages_left_out(self.account),
+            ),
+        )
+
+
 def align_messages(
     facts: Sequence[ClockFacts],
     messages: Sequence[HostMessages],
     reference: int = 0,
     *,
     nearest: bool = False,
-) -> tuple[ClockAlignment, JoinedAccount]:
+) -> Aligned:
     """Align the clocks of hosts by what they sent each other."""
     packets = pair_packets([of.packets for of in messages])
     found, account = find_messages([of.sockets for of in messages])
@@ -198,7 +227,7 @@ def align_messages(
         pair: join_crossings([of[pair] for of in (packets, crossings) if pair in of])
         for pair in {**packets, **crossings}
     }
-    return align_clocks(facts, joined, reference, nearest=nearest), account
+    return Aligned(align_clocks(facts, joined, reference, nearest=nearest), account)
 
 
 def align_events(events: Events) -> Events:
@@ -216,13 +245,13 @@ def align_events(events: Events) -> Events:
     """
     if len(events.hosts) < 2:
         return events
-    alignment, account = align_together(events)
+    aligned = align_together(events)
     host_of = np.array([c.host for c in events.classes], np.int64)[events.event_class]
     time = events.timestamp.copy()
-    for place, clock in enumerate(alignment.hosts):
+    for place, clock in enumerate(aligned.clocks.hosts):
         mine = host_of == place
         time[mine] = move_times(clock, time[mine])
-    events = tell_alignment(events, alignment, account)
+    events = aligned.tell(events)
     order = np.argsort(time, kind="stable")
     return replace(
         events,
@@ -232,30 +261,6 @@ def align_events(events: Events) -> Events:
         offset=events.offset[order],
         begin=min(events.begin, int(time.min(initial=events.begin))),
         end=max(events.end, int(time.max(initial=events.end))),
-    )
-
-
-def tell_alignment(events: Events, alignment: ClockAlignment, account: JoinedAccount) -> Events:
-    """Say of aligned events how surely each clock is known."""
-    warnings: list[str] = []
-    for clock in alignment.hosts:
-        if clock.source != REFERENCE:
-            claim = words.claim_text(clock)
-            warnings += [
-                words.clock_aligned(clock, alignment.reference),
-                *([claim] if claim else []),
-            ]
-    bound = max(clock.bound for clock in alignment.hosts)
-    return replace(
-        events,
-        environment=(*events.environment, Environment(clocks_sure_to_ns=bound)),
-        clocks=alignment.hosts,
-        warnings=(
-            *events.warnings,
-            *warnings,
-            *words.one_kernel(alignment.hosts),
-            *words.messages_left_out(account),
-        ),
     )
 
 
@@ -273,7 +278,7 @@ def link_hosts(
     return find_receipts(collected.activity, between, workers), between
 
 
-def align_together(events: Events) -> tuple[ClockAlignment, JoinedAccount]:
+def align_together(events: Events) -> Aligned:
     """Align the clocks of hosts whose events are in one table, each by its own time."""
     collector = MessageEvents(
         events.hosts,
@@ -384,7 +389,7 @@ def read_clocks(
     return FoundClocks(alignment, account, tuple(facts), tuple(dict.fromkeys(warnings)))
 
 
-def align_traces(recording: Recording, stage: Stage) -> tuple[ClockAlignment, JoinedAccount]:
+def align_traces(recording: Recording, stage: Stage) -> Aligned:
     """Align the clocks of the hosts of one recording, with the first: each is read once."""
     read = list(_read_hosts(recording, stage, named=True))
     return align_messages([of for of, _, _ in read], [of for _, of, _ in read])
@@ -404,7 +409,7 @@ def _read_hosts(
     if len(groups) == 1 and not manifests and not named:
         manifests = {next(iter(groups)): recording.manifest}
     for host, mine in groups.items():
-        found, about = _read_messages(mine, stage)
+        found, about = _read_messages(recording, mine, stage)
         facts = _tell_facts(host, about, manifests.get(host))
         for of in recording.hosts:
             if of.name == host:
@@ -413,15 +418,12 @@ def _read_hosts(
         yield replace(facts, host=host) if named or len(groups) > 1 else facts, found, about
 
 
-def _read_messages(traces: Sequence[Trace], stage: Stage) -> tuple[HostMessages, Events]:
+def _read_messages(
+    recording: Recording, traces: Sequence[Trace], stage: Stage
+) -> tuple[HostMessages, Events]:
     """Return what one host sent and received, and everything about its events but these."""
     wanted = (*KERNEL_EVENTS, *SOCKET_EVENTS)
-    waking = any(
-        name.endswith("sched_waking")
-        for trace in traces
-        for stream in trace.schema.streams.values()
-        for name in get_event_names(stream.events).values()
-    )
+    waking = any(name.endswith("sched_waking") for trace in traces for name in trace.event_names)
     host, environment = [traces[0].host], [trace.schema.environment for trace in traces]
     collector = MessageEvents(host, environment, waking=waking)
     try:
@@ -431,7 +433,7 @@ def _read_messages(traces: Sequence[Trace], stage: Stage) -> tuple[HostMessages,
             about, strings = stream.finish(), stream.strings()
     except OutOfOrder:
         collector = MessageEvents(host, environment, waking=waking)
-        about = read_traces(traces, wanted)
+        about = Recording(recording.path, traces=tuple(traces)).read(wanted, "native")
         strings = about.strings
         collector.feed(about, about.classes)
     [found] = collector.finish(strings, about.end, about.losses)

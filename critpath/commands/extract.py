@@ -17,6 +17,7 @@ from critpath.processes import begin_early
 from critpath.units import plural
 
 if TYPE_CHECKING:
+    from critpath.engines import DaskScheduler
     from critpath.model import PathSet
 
 SETTINGS = (*READING, *RUNNING)
@@ -56,16 +57,16 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         )
     # The allocators that pyarrow brings keep what was freed: 40 MB of a large recording's.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
-    address = _address(arguments.engine, settings, into_file=into_file)
+    scheduler = _find_scheduler(arguments.engine, settings, into_file=into_file)
     check_inputs(arguments.traces)
     if into_file:
         check_outputs([arguments.output], arguments.traces, force=arguments.force)
     else:
         check_directory(arguments.output, arguments.traces, force=arguments.force)
-    if address is None:
+    if scheduler is None:
         begin_early(settings["jobs"], arguments.traces)
 
-    from critpath import engines, flow, model  # noqa: PLC0415 - numpy and the stages
+    from critpath import flow, model  # noqa: PLC0415 - numpy and the stages
 
     out = Path(arguments.output)
     how = model.ExtractSettings(
@@ -85,11 +86,11 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             jobs=settings["jobs"],
             progress=progress,
         )
-        if address is None:
+        if scheduler is None:
             paths = save()
         else:
-            progress(f"connecting to {address}")
-            with engines.dask_engine(address) as engine:
+            progress(f"connecting to {scheduler.address}")
+            with scheduler.connect() as engine:
                 paths = save(engine=engine)
     warn(messages_of(paths), quiet=settings["quiet"])
     files = "" if into_file else f" (a dataset of {plural(_parts(out), 'file')})"
@@ -105,15 +106,15 @@ def _parts(dataset: Path) -> int:
     return sum(1 for _ in dataset.glob("*.parquet"))
 
 
-def _address(engine: str, settings: Settings, *, into_file: bool) -> str | None:
-    """Return the address of the scheduler that ``--engine`` names; None for this machine."""
+def _find_scheduler(engine: str, settings: Settings, *, into_file: bool) -> DaskScheduler | None:
+    """Return the scheduler that ``--engine`` names; None for this machine."""
     if engine == LOCAL:
         return None
     if not engine.startswith(_DASK):
         raise UsageError(f"--engine {engine} is not known", "give local or dask:tcp://HOST:PORT")
-    from critpath import engines  # noqa: PLC0415 - numpy and the stages
+    from critpath.engines import DaskScheduler  # noqa: PLC0415 - numpy and the stages
 
-    address = engines.dask_address(engine.removeprefix(_DASK))
+    scheduler = DaskScheduler(engine.removeprefix(_DASK))
     if into_file:
         raise UsageError(
             "the workers of --engine dask write a file per recording, and -o names one file",
@@ -124,7 +125,7 @@ def _address(engine: str, settings: Settings, *, into_file: bool) -> str | None:
             "--jobs is of this machine, and --engine dask reads elsewhere",
             "start as many workers as should work",
         )
-    return address
+    return scheduler
 
 
 def check_directory(place: str, inputs: list[Path], *, force: bool) -> None:

@@ -92,18 +92,18 @@ def _read(
         roles = not getattr(arguments, "no_roles", False)
         return None, find_causes(document, roles=roles), None
     from critpath.flow import count_documents  # noqa: PLC0415 - start-up time
-    from critpath.read import open_manifest  # noqa: PLC0415 - start-up time
+    from critpath.read import Recording  # noqa: PLC0415 - start-up time
 
     with Progress(quiet=settings["quiet"]) as progress:
         counts, notes = count_documents(source, _sign_settings(arguments, settings), progress)
     warn(notes, quiet=settings["quiet"])
-    manifest = open_manifest(source)[0] if source.is_dir() else None
+    manifest = Recording(source).manifest if source.is_dir() else None
     return counts, None, manifest
 
 
 def _add(arguments: argparse.Namespace, settings: Settings) -> int:
     from critpath.known import add_entry, check_label, is_store, open_store  # noqa: PLC0415 - start-up time
-    from critpath.signatures import make_entry, no_counts  # noqa: PLC0415 - start-up time
+    from critpath.signatures import make_entry  # noqa: PLC0415 - start-up time
 
     check_label(arguments.label)
     if not arguments.store.name.endswith(".known") and not is_store(arguments.store):
@@ -125,7 +125,7 @@ def _add(arguments: argparse.Namespace, settings: Settings) -> int:
             raise UsageError(f"{arguments.normal}: no recording", "name a recording")
     entry = make_entry(
         arguments.label,
-        counts if counts is not None else no_counts(),
+        counts,
         note=arguments.note,
         link=arguments.link,
         normal=normal,
@@ -157,24 +157,15 @@ def _search(arguments: argparse.Namespace, settings: Settings) -> int:
     check_outputs([arguments.json], [arguments.source])
     store = _open(arguments, settings)
     counts, causes, _ = _read(arguments.source, arguments, settings)
-    if arguments.normal is not None or counts is None:
-        from critpath.signatures import search_incident  # noqa: PLC0415 - start-up time
-
-        normal = None
-        if arguments.normal is not None:
-            normal = _read(arguments.normal, arguments, settings)[0]
-        entry = search_incident(
-            *(store, causes or {}, counts, normal),
-            level=settings["known-level"],
-            best=arguments.best,
-        )
-    else:
-        entry = search(
-            *(store, counts),
-            level=settings["known-level"],
-            best=arguments.best,
-            classifier=arguments.classifier,
-        )
+    normal = None
+    if arguments.normal is not None:
+        normal = _read(arguments.normal, arguments, settings)[0]
+    entry = search(
+        *(store, counts, normal, causes),
+        level=settings["known-level"],
+        best=arguments.best,
+        classifier=arguments.classifier,
+    )
     if arguments.json:
         from critpath.report.document import to_json  # noqa: PLC0415 - start-up time
 
@@ -435,14 +426,10 @@ def _print_confusion(document: CheckDocument) -> None:
 
 
 def _groups(arguments: argparse.Namespace, settings: Settings) -> int:
-    from critpath.signatures import group_documents, group_labels  # noqa: PLC0415 - start-up time
+    from critpath.signatures import group  # noqa: PLC0415 - start-up time
 
     store = _open(arguments, settings)
-    if arguments.method == "tree":
-        lines = group_labels(store, arguments.clusters)
-    else:
-        lines = group_documents(store, arguments.method, arguments.clusters)
-    for line in lines:
+    for line in group(store, arguments.method, arguments.clusters):
         print(line)
     return EXIT_OK
 

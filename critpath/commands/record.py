@@ -272,9 +272,9 @@ def survey_recorded(recording: Path) -> tuple[StreamFacts, ...]:
     """Count what a finished recording holds; numpy is not there before, nor while it records."""
     # As other verbs have it: set now, no command inherits it any more.
     os.environ.setdefault(_THREADS, "1")
-    from critpath.read import survey_streams  # noqa: PLC0415 - start-up time
+    from critpath.read import Recording  # noqa: PLC0415 - start-up time
 
-    return survey_streams(recording)
+    return Recording(recording).survey_streams()
 
 
 def count_chosen(recording: Path) -> Chosen | None:

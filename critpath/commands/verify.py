@@ -52,10 +52,10 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 def _take_apart(recordings: Iterable[Path]) -> Iterator[Path]:
     """Yield recordings, of a set of hosts each by itself: what is missing its manifest says."""
-    from critpath.read import find_hosts  # noqa: PLC0415 - start-up time
+    from critpath.read import Recording  # noqa: PLC0415 - start-up time
 
     for recording in recordings:
-        hosts = find_hosts(recording) if recording.is_dir() else ()
+        hosts = Recording(recording).hosts if recording.is_dir() else ()
         yield from [host.directory for host in hosts] or [recording]
 
 

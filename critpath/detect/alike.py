@@ -13,14 +13,13 @@ import numpy as np
 
 from critpath.cluster import labels_are_usable
 from critpath.errors import UsageError
-from critpath.executions import escape
 from critpath.model.recording import is_interpreter
 from critpath.model.requests import service_of
 from critpath.schema import notes
 from critpath.schema.notes import Note
 from critpath.schema.parameters.ab import ALIKE
 from critpath.schema.parameters.cluster import TYPES
-from critpath.units import plural, safe_text, shorten
+from critpath.units import escape_name, plural, safe_text, shorten
 
 if TYPE_CHECKING:
     from critpath.model import Bool, PathSet
@@ -232,7 +231,7 @@ def require_alike_processes(normal: PathSet, sample: PathSet) -> None:
     both |= {p for p in first & second if is_interpreter(p)} - {n.partition(" ")[0] for n in both}
     ranked = sorted(both or programs, key=lambda name: (-time.get(name, 0), name))
     choices = " | ".join(
-        f"--execution {shlex.quote(f'{specification},comm={escape(name)}')}"
+        f"--execution {shlex.quote(f'{specification},comm={escape_name(name)}')}"
         for name in ranked[:_NAMED]
     )
     raise UsageError(

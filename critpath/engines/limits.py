@@ -173,6 +173,12 @@ class Budget:
             spills=True,
         )
 
+    def note_long(self, segments: int) -> tuple[Note, ...]:
+        """Return what to say where the longest of some paths does not fit by itself."""
+        if not 0 < self.alone < segments:
+            return ()
+        return (ExecutionInMemory(segments, segments * _SEGMENT),)
+
 
 def least_room() -> int:
     """Return what a process like this one needs at least, in bytes.
@@ -195,13 +201,6 @@ def require_room(limit: int, jobs: int, least: int | None = None) -> None:
             f"--max-memory {limit / _MIB:g}M is too little{more}",
             f"give at least {_advised(least, jobs) // _MIB}M{fewer}",
         )
-
-
-def note_long_paths(segments: int, budget: Budget) -> tuple[Note, ...]:
-    """Return what to say where the longest of some paths does not fit by itself."""
-    if not 0 < budget.alone < segments:
-        return ()
-    return (ExecutionInMemory(segments, segments * _SEGMENT),)
 
 
 def _advised(least: int, jobs: int) -> int:

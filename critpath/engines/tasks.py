@@ -25,6 +25,7 @@ from critpath.errors import (
     UnreadableError,
     UsageError,
 )
+from critpath.files import size_of
 from critpath.model import ExtractSettings
 from critpath.processes import begin_server, uninterrupted
 from critpath.progress import Progress
@@ -99,6 +100,18 @@ def choose_jobs(jobs: int | None, recordings: Sequence[Path], limit: int = 0) ->
 # How processes that read at the same time share processors and memory.
 
 
+def share_out(
+    settings: ExtractSettings,
+    recordings: Sequence[Path],
+    jobs: int | None,
+    *,
+    remote: bool = False,
+) -> tuple[int, ExtractSettings]:
+    """Return how many processes read some recordings, and what each may take."""
+    count = 1 if remote else fit_jobs(jobs, recordings, settings)
+    return count, split_resources(settings, count, jobs, remote=remote)
+
+
 def fit_jobs(jobs: int | None, recordings: Sequence[Path], settings: ExtractSettings) -> int:
     """Return how many processes read some recordings."""
     limit = settings.max_memory
@@ -123,22 +136,6 @@ def split_resources(
         max_memory=settings.max_memory // count,
         ahead=cores >= 2 * count and not remote,
     )
-
-
-def size_of(recording: Path) -> int:
-    """Return how many bytes the files of a recording have; 0 of what cannot be read."""
-    return sum(
-        _size(Path(directory) / name)
-        for directory, _, names in os.walk(recording)
-        for name in names
-    )
-
-
-def _size(file: Path) -> int:
-    try:
-        return file.stat().st_size
-    except OSError:
-        return 0
 
 
 def run(
@@ -345,92 +342,84 @@ _ADDRESS: Final = re.compile(
 )
 
 
-def dask_address(text: str) -> str:
-    """Return the address of a dask scheduler, checked.
+@dataclass(frozen=True)
+class DaskScheduler:
+    """Where a scheduler of dask listens, checked: ``tcp://HOST:PORT`` or ``tls://HOST:PORT``."""
 
-    Raises
-    ------
-    UsageError
-        If it is not ``tcp://HOST:PORT`` or ``tls://HOST:PORT``.
-    """
-    found = _ADDRESS.fullmatch(text)
-    if found is None and _ADDRESS.fullmatch(meant := "tcp://" + text.removeprefix("tcp:")):
-        raise UsageError(f"{text} is no address of a dask scheduler", f"did you mean dask:{meant}?")
-    if found is None or not 0 < int(found[3]) < 65536:
-        raise UsageError(
-            f"{text} is no address of a dask scheduler",
-            "give tcp://HOST:PORT, or tls://HOST:PORT, as dask scheduler prints it",
-        )
-    return text
+    address: str
 
-
-@contextmanager
-def dask_engine(address: str) -> Iterator[Engine]:
-    """Connect to a dask scheduler, whose workers then run the tasks.
-
-    Parameters
-    ----------
-    address : str
-        See `dask_address`.
-
-    Raises
-    ------
-    UsageError
-        If dask.distributed is not installed, or no scheduler answers there.
-    CritpathError
-        If the scheduler is lost, or too many workers die of one task.
-    """
-    try:
-        from distributed import Client, KilledWorker
-        from distributed.cfexecutor import ClientExecutor
-    except ImportError:
-        raise UsageError(
-            "--engine dask needs dask.distributed, which is not installed",
-            "install critpath[dask], here and where the workers are",
-        ) from None
-    from concurrent.futures import CancelledError
-
-    def connect() -> Any:
-        return Client(address, timeout=_SECONDS, set_as_default=False)
-
-    try:
-        client = _within(_SECONDS + _GRACE, connect)
-    except _LateError:
-        raise UsageError(
-            f"what answers at {address} is no dask scheduler",
-            "give the scheduler's own port (8786 by default), not the dashboard's",
-        ) from None
-    except (OSError, TimeoutError, ValueError, TypeError) as error:
-        if address.startswith("tls:") and "ssl_context" in str(error):
+    def __post_init__(self) -> None:
+        text = self.address
+        found = _ADDRESS.fullmatch(text)
+        if found is None and _ADDRESS.fullmatch(meant := "tcp://" + text.removeprefix("tcp:")):
             raise UsageError(
-                f"dask has no certificates for {address}",
-                "set distributed.comm.tls in dask's configuration, or give tcp://HOST:PORT",
-            ) from error
-        raise UsageError(
-            f"no dask scheduler answers at {address}: {_first_line(error)}",
-            "give the address that dask scheduler prints, or leave out --engine to read here",
-        ) from error
-    try:
+                f"{text} is no address of a dask scheduler", f"did you mean dask:{meant}?"
+            )
+        if found is None or not 0 < int(found[3]) < 65536:
+            raise UsageError(
+                f"{text} is no address of a dask scheduler",
+                "give tcp://HOST:PORT, or tls://HOST:PORT, as dask scheduler prints it",
+            )
+
+    @contextmanager
+    def connect(self) -> Iterator[Engine]:
+        """Connect to it; its workers then run the tasks.
+
+        Raises UsageError without dask.distributed, or if nothing answers there; CritpathError if
+        it is lost, or too many workers die of one task.
+        """
         try:
-            _within(_SECONDS + _GRACE, lambda: client.wait_for_workers(1, timeout=_SECONDS))
-        except (OSError, TimeoutError, _LateError):
+            from distributed import Client, KilledWorker
+            from distributed.cfexecutor import ClientExecutor
+        except ImportError:
             raise UsageError(
-                f"the dask scheduler at {address} has no worker",
-                f"start some: dask worker {address}",
+                "--engine dask needs dask.distributed, which is not installed",
+                "install critpath[dask], here and where the workers are",
             ) from None
-        yield ClientExecutor(client, pure=False)
-    except KilledWorker as error:
-        raise CritpathError(
-            f"a recording could not be read: the workers that tried died ({_first_line(error)})",
-            "look into the workers' logs; they may need more memory, or --max-memory",
-        ) from error
-    except (OSError, CancelledError) as error:
-        raise CritpathError(
-            f"the dask scheduler at {address} was lost: {_first_line(error)}",
-            "start it and the workers again, then repeat the command",
-        ) from error
-    finally:
-        client.close(timeout=_SECONDS)
+        from concurrent.futures import CancelledError
+
+        def connect() -> Any:
+            return Client(self.address, timeout=_SECONDS, set_as_default=False)
+
+        try:
+            client = _within(_SECONDS + _GRACE, connect)
+        except _LateError:
+            raise UsageError(
+                f"what answers at {self.address} is no dask scheduler",
+                "give the scheduler's own port (8786 by default), not the dashboard's",
+            ) from None
+        except (OSError, TimeoutError, ValueError, TypeError) as error:
+            if self.address.startswith("tls:") and "ssl_context" in str(error):
+                raise UsageError(
+                    f"dask has no certificates for {self.address}",
+                    "set distributed.comm.tls in dask's configuration, or give tcp://HOST:PORT",
+                ) from error
+            raise UsageError(
+                f"no dask scheduler answers at {self.address}: {_first_line(error)}",
+                "give the address that dask scheduler prints, or leave out --engine to read here",
+            ) from error
+        try:
+            try:
+                _within(_SECONDS + _GRACE, lambda: client.wait_for_workers(1, timeout=_SECONDS))
+            except (OSError, TimeoutError, _LateError):
+                raise UsageError(
+                    f"the dask scheduler at {self.address} has no worker",
+                    f"start some: dask worker {self.address}",
+                ) from None
+            yield ClientExecutor(client, pure=False)
+        except KilledWorker as error:
+            raise CritpathError(
+                "a recording could not be read: the workers that tried died "
+                f"({_first_line(error)})",
+                "look into the workers' logs; they may need more memory, or --max-memory",
+            ) from error
+        except (OSError, CancelledError) as error:
+            raise CritpathError(
+                f"the dask scheduler at {self.address} was lost: {_first_line(error)}",
+                "start it and the workers again, then repeat the command",
+            ) from error
+        finally:
+            client.close(timeout=_SECONDS)
 
 
 class _LateError(Exception):

@@ -99,11 +99,6 @@ def unescape(text: str) -> str:
     return re.sub(r"\\(.)", r"\1", text, flags=re.DOTALL)
 
 
-def escape(text: str) -> str:
-    """Escape the special characters in an event's name."""
-    return re.sub(r"([\\,\[\]])", r"\\\1", text)
-
-
 def parse_pattern(text: str) -> EventPattern:
     r"""Parse ``NAME[FIELD=VALUE][FIELD~REGEX]...``.
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from critpath.errors import UnspecifiedError, UsageError
 from critpath.executions.events import find_by_events
-from critpath.executions.fields import SYNTAX, escape
-from critpath.executions.marker import find_markers
+from critpath.executions.fields import SYNTAX
+from critpath.executions.marker import MARKER_EVENTS, find_markers
 from critpath.executions.process import (
     find_command_runs,
     find_processes,
@@ -21,7 +21,10 @@ from critpath.executions.specification import Specification, parse_specification
 from critpath.executions.windows import find_windows
 from critpath.model import Events, Executions, Run, Script
 from critpath.schema.notes import ExecutionChosen, LabelledByField, Note
-from critpath.units import safe_text, shorten
+from critpath.units import escape_name, safe_text, shorten
+
+if TYPE_CHECKING:
+    from critpath.read import Recording
 
 NEAREST = 5  # technical
 
@@ -40,7 +43,7 @@ def find_executions(
     Parameters
     ----------
     events : Events
-        The kernel events and those that `specification.get_event_requests` asks for.
+        The kernel events and those that `Specification.get_requests` asks for.
     specification : Specification or str
     known : sequence of str
         Names of all event classes of the trace, for the message about an unknown one;
@@ -131,6 +134,40 @@ FINDERS: Final[dict[str, Callable[[Events, Specification, Sequence[str]], Execut
 
 
 # Choosing a specification: the user's, the recording's or a suggestion.
+
+
+class Choice(NamedTuple):
+    """What is an execution of a recording, as it is parsed and as it was written."""
+
+    specification: Specification
+    text: str
+    notes: tuple[Note, ...]
+
+
+def choose(
+    recording: Recording, given: str | None, marks: Callable[[], Events], only: str = ""
+) -> Choice:
+    """Choose what is an execution of a recording: what the user says, else what it suggests.
+
+    `marks` reads the events that may hold critpath's marks.  Raises UsageError if nothing or too
+    much suggests itself, if it is another kind than `only`, or for an event that there is not.
+    """
+    names = recording.event_names
+    possible = any(name in names for entry in MARKER_EVENTS for name in entry.names)
+    text, how = choose_specification(
+        *(given, recording.manifest.execution, recording, names), marks if possible else None
+    )
+    texts = [of.texts for of in recording.descriptions]
+    chosen, labelled = add_label(parse_specification(text), texts)
+    if only and chosen.kind != only:
+        raise UsageError(
+            f"{recording}: its executions are no {only}: {safe_text(text)}",
+            f"add --execution {only}",
+        )
+    with recording.named():
+        # Before anything is read, so that a misspelt name fails at once.
+        require_events(chosen, names)
+    return Choice(chosen, text, (*how, *labelled))
 
 
 def choose_specification(
@@ -248,7 +285,7 @@ def suggest_specifications(names: Sequence[str]) -> list[str]:
             if stem == name or not stem or stem[-1] not in "_:.-":
                 continue
             found += [
-                f"events:{escape(name)},{escape(stem + last)}"
+                f"events:{escape_name(name)},{escape_name(stem + last)}"
                 for last in lasts
                 if stem + last in present
             ]

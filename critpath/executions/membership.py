@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 
 from critpath.executions.fields import field_numbers, field_texts
-from critpath.executions.scheduling import hosts_of, rows_of_kind
+from critpath.executions.scheduling import rows_of_kind
 from critpath.model import I64, Bool, EventRequest, Events, Kind
 from critpath.units import safe_text
 
@@ -73,6 +73,37 @@ class ThreadFilter:
         )
         return tuple(request for value, request in asked if value)
 
+    def match(self, events: Events, host: I64, tid: I64, rows: I64) -> tuple[Bool, int]:
+        """Match threads with the namespaces and the control group (not the comm)."""
+        inside = np.ones(len(rows), np.bool_)
+        unknown = np.zeros(len(rows), np.bool_)
+        threads = list(
+            zip(zip(host.tolist(), tid.tolist(), strict=True), rows.tolist(), strict=True)
+        )
+
+        def test(
+            asked: Sequence[tuple[ThreadKey, int]],
+            histories: Sequence[_History],
+            meant: Callable[[int | str], bool],
+        ) -> None:
+            for i, (thread, row) in enumerate(asked):
+                values = [v for history in histories if (v := history.at(thread, row)) is not None]
+                unknown[i] |= not values
+                inside[i] &= any(map(meant, values))
+
+        if self.ns:
+            test(threads, [_read_pid_namespaces(events)], lambda value: value == self.ns)
+        if self.cgroup_ns:
+            test(threads, [_read_cgroup_namespaces(events)], lambda value: value == self.cgroup_ns)
+        if self.cgroup:
+            process = _read_processes(events)
+            leaders = [
+                ((thread[0], int(process.at(thread, row) or thread[1])), row)
+                for thread, row in threads
+            ]
+            test(leaders, _read_cgroups(events), lambda value: _is_below(str(value), self.cgroup))
+        return inside, int(unknown.sum())
+
 
 ALL_THREADS: Final = ThreadFilter()
 
@@ -98,37 +129,6 @@ class _History:
     def last(self) -> Iterator[int | str]:
         """Yield the last value of every thread."""
         return (values[-1] for values in self._values.values())
-
-
-def match_threads(
-    events: Events, where: ThreadFilter, host: I64, tid: I64, rows: I64
-) -> tuple[Bool, int]:
-    """Match threads with the namespaces and the control group of a filter (not its comm)."""
-    inside = np.ones(len(rows), np.bool_)
-    unknown = np.zeros(len(rows), np.bool_)
-    threads = list(zip(zip(host.tolist(), tid.tolist(), strict=True), rows.tolist(), strict=True))
-
-    def test(
-        asked: Sequence[tuple[ThreadKey, int]],
-        histories: Sequence[_History],
-        meant: Callable[[int | str], bool],
-    ) -> None:
-        for i, (thread, row) in enumerate(asked):
-            values = [v for history in histories if (v := history.at(thread, row)) is not None]
-            unknown[i] |= not values
-            inside[i] &= any(map(meant, values))
-
-    if where.ns:
-        test(threads, [_read_pid_namespaces(events)], lambda value: value == where.ns)
-    if where.cgroup_ns:
-        test(threads, [_read_cgroup_namespaces(events)], lambda value: value == where.cgroup_ns)
-    if where.cgroup:
-        process = _read_processes(events)
-        leaders = [
-            ((thread[0], int(process.at(thread, row) or thread[1])), row) for thread, row in threads
-        ]
-        test(leaders, _read_cgroups(events), lambda value: _is_below(str(value), where.cgroup))
-    return inside, int(unknown.sum())
 
 
 def describe_known_places(events: Events, where: ThreadFilter) -> tuple[str, ...]:
@@ -190,7 +190,7 @@ def _inherit(
         forks, parents, born = forks[other], parents[other], born[other]
     children = zip(
         forks.tolist(),
-        hosts_of(events, forks).tolist(),
+        events.hosts_of(forks).tolist(),
         parents.tolist(),
         born.tolist(),
         strict=True,
@@ -256,7 +256,7 @@ def _read_cgroups(events: Events) -> list[_History]:
 def _read_hierarchy(events: Events, rows: I64) -> _History:
     tid, _ = field_numbers(events, rows, "pid")
     texts = field_texts(events, rows, "dst_path")
-    hosts = hosts_of(events, rows).tolist()
+    hosts = events.hosts_of(rows).tolist()
     return _inherit(
         events,
         [
@@ -280,7 +280,7 @@ def _read_numbers(
         (row, (host, thread), number)
         for row, host, thread, number, known in zip(
             rows.tolist(),
-            hosts_of(events, rows).tolist(),
+            events.hosts_of(rows).tolist(),
             tid.tolist(),
             value.tolist(),
             has.tolist(),

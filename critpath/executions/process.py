@@ -10,12 +10,10 @@ import numpy as np
 
 from critpath.executions.events import build_executions
 from critpath.executions.fields import field_texts
-from critpath.executions.membership import ThreadFilter, describe_known_places, match_threads
-from critpath.executions.scheduling import Owners, Scheduling, hosts_of, rows_of_kind
-from critpath.executions.specification import Specification
-from critpath.model import I64, Bool, Events, Executions, Kind, Manifest, Run, Script
+from critpath.executions.membership import ThreadFilter, describe_known_places
+from critpath.executions.scheduling import Owners, Scheduling, rows_of_kind
+from critpath.model import I64, Bool, Events, Executions, Kind, Run, Script
 from critpath.model.recording import is_interpreter
-from critpath.schema.environment import Environment
 from critpath.units import plural
 
 COMM_LENGTH = 15  # technical: characters the kernel keeps of a thread's name
@@ -136,8 +134,8 @@ def _filter_processes(
         ]
         lives.keep(np.array(named, np.bool_))
     threads = np.array(lives.thread, np.int64).reshape(-1, 2)
-    inside, unknown = match_threads(
-        events, where, threads[:, 0], threads[:, 1], np.array(lives.end, np.int64)
+    inside, unknown = where.match(
+        events, threads[:, 0], threads[:, 1], np.array(lives.end, np.int64)
     )
     lives.keep(inside)
     return unknown
@@ -163,7 +161,7 @@ def _follow_processes(events: Events) -> _Lives:
     ):
         rows = rows_of_kind(events, kind)
         what = np.full(len(rows), int(kind), np.int64)
-        parts.append(np.stack([rows, what, hosts_of(events, rows), events.column(rows, name)]))
+        parts.append(np.stack([rows, what, events.hosts_of(rows), events.column(rows, name)]))
     table = np.concatenate(parts, axis=1)
     table = table[:, np.argsort(table[0], kind="stable")]
     execs = rows_of_kind(events, Kind.EXEC)
@@ -323,7 +321,7 @@ def find_threads(events: Events, where: ThreadFilter | None = None) -> Execution
     scheduling = Scheduling(events)
     if where:
         host, tid = thread[starts] >> 32, thread[starts] & 0xFFFFFFFF
-        inside, unknown = match_threads(events, where, host, tid, last)
+        inside, unknown = where.match(events, host, tid, last)
         if where.comm:
             inside &= scheduling.find_named(where.comm[:COMM_LENGTH], (host, tid), (first, last))
         counts.append((int((keep & ~inside).sum()), "not of those asked for"))
@@ -354,25 +352,7 @@ def _find_activity(events: Events) -> tuple[I64, I64, I64]:
         tid = events.column(rows, name)
         rows, tid = rows[tid > 0], tid[tid > 0]
         born = np.full(len(rows), kind in {Kind.FORK, Kind.WAKEUP_NEW}, np.int64)
-        parts.append(np.stack([rows, (hosts_of(events, rows) << 32) + tid, born]))
+        parts.append(np.stack([rows, (events.hosts_of(rows) << 32) + tid, born]))
     row, thread, born = np.concatenate(parts, axis=1)
     order = np.lexsort((row, thread))
     return row[order], thread[order], born[order]
-
-
-def count_missing_runs(
-    events: Events, specification: Specification, manifest: Manifest, found: int | None = None
-) -> Events:
-    """Note in the environment how many runs of the command the trace should have, and has not.
-
-    Without how many were found they are looked for here, where their processes are known.
-    """
-    if specification.kind != "process" or specification.where or not manifest.runs:
-        return events
-    if found is None:
-        if not any(run.pid for run in manifest.runs):
-            return events
-        found = len(find_command_runs(events, manifest.runs))
-    whole = sum(run.whole for run in manifest.runs)
-    counted = Environment(runs_recorded=whole, runs_missing=max(0, whole - found))
-    return replace(events, environment=(*events.environment, counted))

@@ -21,12 +21,6 @@ def rows_of_kind(events: Events, kind: Kind) -> I64:
     return np.flatnonzero(np.isin(events.event_class, mine))
 
 
-def hosts_of(events: Events, rows: I64) -> I64:
-    """Return the host of every event."""
-    of_class = np.array([c.host for c in events.classes] or [0], np.int64)
-    return of_class[events.event_class[rows]]
-
-
 class Scheduling:
     """Which thread held each cpu, from ``sched_switch``.
 
@@ -49,13 +43,13 @@ class Scheduling:
     def _place(self, rows: I64) -> I64:
         """Return one number per event that orders by host, cpu, then position."""
         cpus = int(self.events.cpu.max(initial=0)) + 2
-        processor = hosts_of(self.events, rows) * cpus + self.events.cpu[rows] + 1
+        processor = self.events.hosts_of(rows) * cpus + self.events.cpu[rows] + 1
         return processor * (len(self.events) + 1) + rows
 
     def _stretch(self, rows: I64) -> I64:
         """Return between which gaps of its host each event lies; one within a gap, alone."""
         result = np.zeros(len(rows), np.int64)
-        time, host = self.events.timestamp[rows], hosts_of(self.events, rows)
+        time, host = self.events.timestamp[rows], self.events.hosts_of(rows)
         for name in sorted(set(self.events.gaps.host.tolist())):
             base = self.events.gaps.of(BASE, name)
             mine = host == name
@@ -99,7 +93,7 @@ class Scheduling:
         if not len(threads) or not len(self.rows):
             return [""] * len(tid)
         row = np.concatenate([self.rows, self.rows])
-        seen = (hosts_of(self.events, row) << 32) + np.concatenate([self.prev_tid, self.next_tid])
+        seen = (self.events.hosts_of(row) << 32) + np.concatenate([self.prev_tid, self.next_tid])
         group = np.minimum(np.searchsorted(threads, seen), len(threads) - 1)
         mine = threads[group] == seen
         group, row = group[mine], row[mine]
@@ -138,7 +132,7 @@ class Scheduling:
         for side, tid in (("prev", self.prev_tid), ("next", self.next_tid)):
             mine = np.isin(self.events.column(self.rows, f"{side}_comm"), codes)
             at = self.rows[mine]
-            who = (hosts_of(self.events, at) << 32) + tid[mine]
+            who = (self.events.hosts_of(at) << 32) + tid[mine]
             known = np.isin(who, threads)
             keys.append(np.searchsorted(threads, who[known]) * span + at[known])
         key = np.sort(np.concatenate(keys))
@@ -150,7 +144,7 @@ class Scheduling:
 def find_parents(events: Events, host: I64, tid: I64, rows: I64) -> I64:
     """Return the tid that forked each thread, given with a position; -1 where unknown."""
     forks = rows_of_kind(events, Kind.FORK)
-    born = (hosts_of(events, forks) << 32) + events.column(forks, "child_tid")
+    born = (events.hosts_of(forks) << 32) + events.column(forks, "child_tid")
     order = np.argsort(born, kind="stable")
     parent = events.column(forks, "parent_tid")[order]
     born, forks = born[order], forks[order]
@@ -184,7 +178,7 @@ def find_owners(events: Events, rows: I64, scheduling: Scheduling) -> Owners:
     """
     user = np.array([c.domain == "ust" for c in events.classes] or [False])
     user = user[events.event_class[rows]]
-    host = hosts_of(events, rows)
+    host = events.hosts_of(rows)
     tid = scheduling.current(rows)
     # The idle threads (one per cpu, all of tid 0) belong to no execution.  User-space events
     # that seem to be theirs were emitted elsewhere: the cpu was read before a move.

@@ -135,6 +135,23 @@ class SliceFilter:
     least: int = 0
     root: bool = False
 
+    def get_requests(self) -> tuple[EventRequest, ...]:
+        """Return the events that the marker needs beyond the scheduler's."""
+        of = MARKERS[self.marker]
+        if self.marker == "signal":
+            return (
+                EventRequest(Kind.OTHER, of.events, (("sig",),)),
+                EventRequest(Kind.OTHER, SIGNAL_SENT, (("tid", "pid"),)),
+            )
+        entries, exits = [], []
+        for name, field in dict((*of.calls, *of.writes, *of.others)).items():
+            if field:
+                names = (f"syscall_entry_{name}", f"syscalls:sys_enter_{name}")
+                entries.append(EventRequest(Kind.OTHER, names, ((field,),)))
+            results = (f"syscall_exit_{name}", f"syscalls:sys_exit_{name}")
+            exits.append(EventRequest(Kind.OTHER, results, (("ret",),)))
+        return (*entries, *exits)
+
 
 NO_SLICES: Final = SliceFilter()
 
@@ -178,6 +195,42 @@ class Specification:
     slices: SliceFilter = NO_SLICES
     label_open: bool = False
     text: str = ""
+
+    def get_requests(self) -> tuple[EventRequest, ...]:
+        """Return the requests for events beyond the kernel's own selection.
+
+        ``process`` and ``thread`` need only the kernel events of any critical path (with ``tid``
+        and ``filename`` of the exec, ``tid`` of the exit).
+
+        Returns
+        -------
+        tuple of EventRequest
+            One per event name, with the fields of its conditions, the key, the label and the
+            contexts that identify the thread.
+        """
+        if self.kind == "marker":
+            return MARKER_WANTED
+        if self.kind == "slices":
+            return self.slices.get_requests()
+        if self.where:
+            return self.where.get_requests()
+        fields: dict[str, dict[tuple[str, ...], None]] = {}
+        for pattern in (self.begin, self.end):
+            if pattern is None:
+                continue
+            mine = fields.setdefault(pattern.name, {})
+            for field in (
+                *(c.field for c in pattern.conditions),
+                *(f for f in (self.key, self.label) if f not in pattern.parsed),
+            ):
+                if field:
+                    mine[field,] = None
+            mine.update(dict.fromkeys(CONTEXTS))
+        return tuple(
+            # Names in `EventRequest` are fnmatch patterns; here a name means itself.
+            EventRequest(Kind.OTHER, (glob.escape(name),), tuple(mine))
+            for name, mine in fields.items()
+        )
 
 
 def parse_specification(text: str) -> Specification:
@@ -364,29 +417,11 @@ def _parse_slices(rest: str, text: str) -> Specification:
     return Specification("slices", slices=chosen, text=text)
 
 
-def request_marker_events(marker: str) -> tuple[EventRequest, ...]:
-    """Return the events that a marker of slices needs beyond the scheduler's."""
-    of = MARKERS[marker]
-    if marker == "signal":
-        return (
-            EventRequest(Kind.OTHER, of.events, (("sig",),)),
-            EventRequest(Kind.OTHER, SIGNAL_SENT, (("tid", "pid"),)),
-        )
-    entries, exits = [], []
-    for name, field in dict((*of.calls, *of.writes, *of.others)).items():
-        if field:
-            names = (f"syscall_entry_{name}", f"syscalls:sys_enter_{name}")
-            entries.append(EventRequest(Kind.OTHER, names, ((field,),)))
-        results = (f"syscall_exit_{name}", f"syscalls:sys_exit_{name}")
-        exits.append(EventRequest(Kind.OTHER, results, (("ret",),)))
-    return (*entries, *exits)
-
-
 def name_marker_events(specification: Specification) -> list[str]:
     """Return the names of the events that slices are found by, beside the scheduler's."""
     if specification.kind != "slices":
         return []
-    wanted = request_marker_events(specification.slices.marker)
+    wanted = specification.slices.get_requests()
     return [name for request in wanted for name in request.names]
 
 
@@ -448,41 +483,4 @@ def _parse_events(rest: str, text: str) -> Specification:
         "" if label == NO_LABEL else label,
         label_open=not label,
         text=text,
-    )
-
-
-def get_event_requests(specification: Specification) -> tuple[EventRequest, ...]:
-    """Return the requests for events beyond the kernel's own selection.
-
-    ``process`` and ``thread`` need only the kernel events of any critical path (with ``tid``
-    and ``filename`` of the exec, ``tid`` of the exit).
-
-    Returns
-    -------
-    tuple of EventRequest
-        One per event name, with the fields of its conditions, the key, the label and the
-        contexts that identify the thread.
-    """
-    if specification.kind == "marker":
-        return MARKER_WANTED
-    if specification.kind == "slices":
-        return request_marker_events(specification.slices.marker)
-    if specification.where:
-        return specification.where.get_requests()
-    fields: dict[str, dict[tuple[str, ...], None]] = {}
-    for pattern in (specification.begin, specification.end):
-        if pattern is None:
-            continue
-        mine = fields.setdefault(pattern.name, {})
-        for field in (
-            *(c.field for c in pattern.conditions),
-            *(f for f in (specification.key, specification.label) if f not in pattern.parsed),
-        ):
-            if field:
-                mine[field,] = None
-        mine.update(dict.fromkeys(CONTEXTS))
-    return tuple(
-        # Names in `EventRequest` are fnmatch patterns; here a name means itself.
-        EventRequest(Kind.OTHER, (glob.escape(name),), tuple(mine))
-        for name, mine in fields.items()
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from critpath.executions import MARKER_EVENTS, find_markers, parse_specification
+from critpath.executions import MARKER_EVENTS, find_executions, parse_specification
 from critpath.graph.critical_path import extract_paths, subject_workers
 from critpath.model import F64, I64, Bool, Executions, ReplayedRecording, State
 from critpath.model.gaps import BASE, Gaps
@@ -26,7 +26,7 @@ from critpath.schema.notes import (
 )
 from critpath.schema.parameters.ab import WINDOWS
 from critpath.stats.medians import compare_sides
-from critpath.timeline import RecordingOpener, read_finder_events
+from critpath.timeline import RecordingOpener
 
 if TYPE_CHECKING:
     from critpath.model.requests import Pieces
@@ -168,7 +168,8 @@ def count_chosen(path: Path) -> Chosen | None:
     if not any(name in names for entry in MARKER_EVENTS for name in entry.names):
         return None
     opener = RecordingOpener(recording, MARKER_EVENTS, "native")
-    found = find_markers(read_finder_events(opener, [parse_specification("marker")]))
+    marks = parse_specification("marker")
+    found = find_executions(opener.read_for(marks), marks)
     if not len(found):
         return None
     gaps = recording.find_gaps((), ())

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from critpath.engines import Budget, note_long_paths, require_room
+from critpath.engines import Budget, require_room
 from critpath.graph.critical_path import (
     extract_paths,
     find_lifetimes,
@@ -67,7 +67,7 @@ def walk_paths(
             explained = name_functions(explained, replayed.functions, *recording.functions)
         for taken in stacks:
             explained = add_stacks(explained, taken)
-        yield replace(explained, warnings=(*paths.warnings, *note_long_paths(longest, budget)))
+        yield replace(explained, warnings=(*paths.warnings, *budget.note_long(longest)))
 
 
 def _explain_waits(paths: PathSet, replayed: ReplayedRecording, recording: Recording) -> PathSet:

@@ -4,7 +4,6 @@ from critpath.doors import hand_on
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from critpath.known.cache import keep_derived, load_derived
     from critpath.known.entries import (
         Store,
         add_entry,

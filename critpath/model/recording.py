@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -12,6 +12,7 @@ from critpath.schema.environment import Environment, Machine
 
 if TYPE_CHECKING:
     from critpath.documents import MachineEntry
+    from critpath.model.events import Events
 
 MANIFEST: Final = "critpath.json"
 MANIFEST_FORMAT: Final = "critpath/recording/1"
@@ -278,6 +279,14 @@ class Manifest:
     def lost(self) -> int:
         """Number of events lost."""
         return sum(loss.events for loss in self.loss)
+
+    def count_missing_runs(self, events: Events, found: int) -> Events:
+        """Note in the environment how many runs the trace should have, and has not."""
+        if not self.runs:
+            return events
+        whole = sum(run.whole for run in self.runs)
+        counted = Environment(runs_recorded=whole, runs_missing=max(0, whole - found))
+        return replace(events, environment=(*events.environment, counted))
 
 
 _MILLION: Final = 1_000_000  # technical

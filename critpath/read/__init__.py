@@ -5,7 +5,7 @@ from critpath.doors import hand_on
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from critpath.read.clocks import Trace
-    from critpath.read.counts import parse_counts, read_counts
+    from critpath.read.counts import parse_counts
     from critpath.read.event_names import (
         CALL_EVENTS,
         HEADERS,
@@ -14,20 +14,14 @@ if TYPE_CHECKING:
         SOCKET_EVENTS,
         SOURCE_PORT,
     )
-    from critpath.read.hosts import decide_hosts, decided_hosts, find_hosts
-    from critpath.read.manifest import open_manifest
-    from critpath.read.metadata.schema import get_event_names
+    from critpath.read.hosts import decide_hosts, decided_hosts
     from critpath.read.recording import Recording
     from critpath.read.streaming import (
         EventStream,
         OutOfOrder,
         Source,
         WholeRecording,
-        read_stream,
-        read_traces,
     )
-    from critpath.read.streams import survey_streams
-    from critpath.read.task_states import prev_states
     from critpath.read.traces import find_recordings
 else:
     __getattr__ = hand_on(__name__)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from critpath.model import Clock
-from critpath.read.metadata.schema import ClockClass, StreamClass, TraceClass
+from critpath.read.metadata.schema import ClockClass, StreamClass, TraceClass, get_event_names
 from critpath.read.records import Record
 from critpath.units import NS_PER_S, format_ns
 
@@ -42,6 +42,12 @@ class Trace(Record):
     def host(self) -> str:
         """Name of the traced machine, "" if unknown."""
         return self.schema.environment.hostname or ""
+
+    @property
+    def event_names(self) -> Iterator[str]:
+        """Names of its classes of events, stream after stream."""
+        for stream in self.schema.streams.values():
+            yield from get_event_names(stream.events).values()
 
 
 def natural_key(path: Path) -> tuple[tuple[int, str], ...]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from critpath.errors import UsageError
 from critpath.model import MANIFEST
+from critpath.model.recording import COUNTS
 from critpath.read.hosts import HostRecording, find_hosts
 from critpath.read.manifest import (
     add_host_losses,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from critpath.model.clocks import HostClock
     from critpath.model.gaps import Gaps
     from critpath.model.recording import ReachedLimit
+    from critpath.model.signatures import Counts
     from critpath.model.stacks import Stacks
     from critpath.read.clocks import Trace
 
@@ -184,6 +186,18 @@ class Recording:
         if not self.manifest.streams:
             return ()
         return tuple(find_other_contents(self.path, self.manifest, present))
+
+    def survey_streams(self) -> tuple[StreamFacts, ...]:
+        """Read it to its end, and tell what each of its stream files holds."""
+        from critpath.read.streams import survey_streams  # noqa: PLC0415 - numpy
+
+        return survey_streams(self.path)
+
+    def read_counts(self) -> tuple[Counts, tuple[str, ...]]:
+        """Return how often what happened, as it was counted, with notes for the user."""
+        from critpath.read.counts import read_counts  # noqa: PLC0415 - numpy
+
+        return read_counts(self.path / COUNTS)
 
     @contextmanager
     def keep(self) -> Iterator[None]:

@@ -328,6 +328,30 @@ class EventStream:
 
     # Closing.
 
+    def read(self) -> Events:
+        """Return all events at once."""
+        parts: list[EventColumns] = [_empty_columns()]
+        used = 0
+        for chunk in self:
+            parts.append(
+                (
+                    *(chunk.timestamp.copy(), chunk.cpu.copy(), chunk.event_class.copy()),
+                    *(chunk.offset + used, chunk.values.copy()),
+                )
+            )
+            used += len(chunk.values)
+        timestamp, cpu, event_class, offset, values = (
+            np.concatenate([part[column] for part in parts]) for column in range(5)
+        )
+        return replace(
+            self.finish(),
+            timestamp=timestamp,
+            cpu=cpu,
+            event_class=event_class,
+            offset=offset,
+            values=values,
+        )
+
     def close(self) -> None:
         """Close every file and end the iteration."""
         self._closed = True
@@ -346,31 +370,6 @@ class EventStream:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def read_stream(stream: EventStream) -> Events:
-    """Return all events of a stream at once."""
-    parts: list[EventColumns] = [_empty_columns()]
-    used = 0
-    for chunk in stream:
-        parts.append(
-            (
-                *(chunk.timestamp.copy(), chunk.cpu.copy(), chunk.event_class.copy()),
-                *(chunk.offset + used, chunk.values.copy()),
-            )
-        )
-        used += len(chunk.values)
-    timestamp, cpu, event_class, offset, values = (
-        np.concatenate([part[column] for part in parts]) for column in range(5)
-    )
-    return replace(
-        stream.finish(),
-        timestamp=timestamp,
-        cpu=cpu,
-        event_class=event_class,
-        offset=offset,
-        values=values,
-    )
 
 
 def _empty_columns() -> EventColumns:

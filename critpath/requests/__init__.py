@@ -5,17 +5,12 @@ from critpath.doors import hand_on
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from critpath.requests.activity import ActivityEvents
-    from critpath.requests.asked import find_asked, require_events
+    from critpath.requests.asked import Asked
     from critpath.requests.crossings import find_receipts
     from critpath.requests.endpoints import UDP, EndpointColumn, resolve_endpoints
-    from critpath.requests.find import (
-        ServiceRow,
-        find_other_way,
-        find_sketches,
-        list_ways,
-    )
+    from critpath.requests.find import ServiceRow
     from critpath.requests.services import sum_services
-    from critpath.requests.slices import SliceSketches, sketch_slices
+    from critpath.requests.slices import SliceSketches
     from critpath.requests.tiers import sum_tiers
     from critpath.requests.transitions import Way
 else:

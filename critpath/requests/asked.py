@@ -5,44 +5,75 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from critpath.read import CALL_EVENTS, SOCKET_EVENTS
-from critpath.requests.find import find_requests, require_sockets
-from critpath.requests.slices import find_slices, require_markers
+from critpath.requests.find import (
+    find_other_way,
+    find_requests,
+    find_sketches,
+    list_ways,
+    require_sockets,
+)
+from critpath.requests.slices import find_slices, require_markers, sketch_slices
 from critpath.schema.ways import SOCKETS
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from critpath.executions import Specification
     from critpath.model import EventRequest, Events, Executions, ReplayedRecording
-    from critpath.model.requests import Pieces
+    from critpath.model.requests import Pieces, Sketches
     from critpath.read import Recording
     from critpath.requests.find import Learn
+    from critpath.requests.slices import SliceSketches
+    from critpath.requests.transitions import Way
 
 
-def require_events(
-    recording: Recording, specification: Specification
-) -> tuple[str, tuple[EventRequest, ...]]:
-    """Return the way to sockets, and what has to be read for requests or slices.
+class Asked:
+    """The requests or slices of a recording that a specification asks for; of others nothing.
 
-    Refuses a recording without it; of other executions nothing is needed.
+    Refuses a recording without what tells of them.  `learn` returns what the requests of another
+    recording asked.
+
+    Attributes
+    ----------
+    way : str
+        What tells of sockets.
+    wanted : tuple of EventRequest
+        What has to be read.
     """
-    way = SOCKETS
-    wanted: tuple[EventRequest, ...] = ()
-    if specification.kind == "requests":
-        way = require_sockets(recording)
-        wanted = (*SOCKET_EVENTS, *(CALL_EVENTS if way != SOCKETS else ()))
-    if specification.kind == "slices":
-        require_markers(recording, specification.slices.marker)
-        wanted = SOCKET_EVENTS if specification.slices.marker == "unix" else ()
-    return way, wanted
 
+    def __init__(
+        self, recording: Recording, specification: Specification, learn: Learn | None = None
+    ) -> None:
+        self._of, self._learn = (specification, recording), learn
+        self.way = SOCKETS
+        self.wanted: tuple[EventRequest, ...] = ()
+        if specification.kind == "requests":
+            self.way = require_sockets(recording)
+            self.wanted = (*SOCKET_EVENTS, *(CALL_EVENTS if self.way != SOCKETS else ()))
+        if specification.kind == "slices":
+            require_markers(recording, specification.slices.marker)
+            self.wanted = SOCKET_EVENTS if specification.slices.marker == "unix" else ()
 
-def find_asked(
-    replayed: ReplayedRecording,
-    specification: Specification,
-    recording: Recording,
-    learn: Learn | None = None,
-) -> tuple[Executions, Events, Pieces | None]:
-    """Find the requests or slices that a specification asks for: see `find_requests`."""
-    if specification.kind == "slices":
-        slices = find_slices(replayed, specification, recording.manifest)
-        return slices, replayed.events, None
-    return find_requests(replayed, specification, recording, learn)
+    def find_other_way(self, replayed: ReplayedRecording) -> str:
+        """Return the way by system calls, where the kernel hid which socket is which; else ""."""
+        return find_other_way(replayed, self._of[1])
+
+    def find(self, replayed: ReplayedRecording) -> tuple[Executions, Events, Pieces | None]:
+        """Find what is asked for: see `find_requests`."""
+        specification, recording = self._of
+        if specification.kind == "slices":
+            slices = find_slices(replayed, specification, recording.manifest)
+            return slices, replayed.events, None
+        return find_requests(replayed, *self._of, self._learn)
+
+    def sketch(self, replayed: ReplayedRecording) -> Sketches:
+        """Return all that is known of the requests, whichever are asked for."""
+        return find_sketches(replayed, *self._of, self._learn)
+
+    def sketch_slices(self, replayed: ReplayedRecording) -> SliceSketches:
+        """Return all slices, whichever are asked for."""
+        return sketch_slices(replayed, *self._of)
+
+    def list_ways(self, replayed: ReplayedRecording) -> Mapping[Way, int]:
+        """Return what the requests asked, and how often."""
+        return list_ways(replayed, *self._of)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from critpath.errors import UnreadableError, UsageError
-from critpath.executions import match_threads, select_within_runs
+from critpath.executions import select_within_runs
 from critpath.model import (
     I32,
     I64,
@@ -413,9 +413,7 @@ def _choose(found: FoundTurns, events: Events, specification: Specification) -> 
         keep &= np.fromiter((found.processes.pid(*t) == asked.pid for t in threads), np.bool_)
     if where:
         rows = np.maximum(np.searchsorted(events.timestamp, requests.begin_ns) - 1, 0)
-        keep &= match_threads(
-            *(events, where, host.astype(np.int64), requests.tid.astype(np.int64), rows)
-        )[0]
+        keep &= where.match(events, host.astype(np.int64), requests.tid.astype(np.int64), rows)[0]
     result: Bool = keep
     return result
 

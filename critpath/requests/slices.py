@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from critpath.errors import UnreadableError
-from critpath.executions import Scheduling, hosts_of, request_marker_events, select_within_runs
+from critpath.executions import Scheduling, select_within_runs
 from critpath.model import (
     I64,
     Bool,
@@ -98,7 +98,7 @@ def _choose_slices(
         collected.activity,
         replayed.workers,
         asked.marker,
-        _read_calls(events, asked.marker),
+        _read_calls(events, specification),
         collected.endpoints[:, EndpointColumn.FAMILY],
         list_unseen(events, "slices"),
     )
@@ -198,9 +198,9 @@ def _tell_apart(names: Iterable[str]) -> Iterator[str]:
 # What threads asked of the kernel.
 
 
-def _read_calls(events: Events, marker: str) -> Calls | None:
+def _read_calls(events: Events, specification: Specification) -> Calls | None:
     """Return the events that a marker needs beside the scheduler's; None if it needs none."""
-    wanted = request_marker_events(marker)
+    wanted = specification.get_requests()
     if not wanted:
         return None
     of_name = {name: request for request in wanted for name in request.names}
@@ -223,7 +223,7 @@ def _read_calls(events: Events, marker: str) -> Calls | None:
     known = tid > 0
     return Calls(
         events.timestamp[rows][known],
-        hosts_of(events, rows)[known],
+        events.hosts_of(rows)[known],
         tid[known],
         call[known],
         begins[known],

@@ -4,16 +4,8 @@ from critpath.doors import hand_on
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from critpath.signatures.incidents import find_causes, search_incident
-    from critpath.signatures.lookup import (
-        check,
-        describe_label,
-        group_documents,
-        group_labels,
-        make_entry,
-        no_counts,
-        search,
-    )
+    from critpath.signatures.incidents import find_causes, search
+    from critpath.signatures.lookup import check, describe_label, group, make_entry
     from critpath.signatures.signing import SignSettings, read_source, sign
     from critpath.signatures.watching import Watch
 else:

@@ -32,7 +32,8 @@ from critpath.signatures.difference import (
     weigh_causes,
 )
 from critpath.signatures.drift import Ranking
-from critpath.signatures.lookup import common_terms, describe_entries, find_comparable, rates
+from critpath.signatures.library import common_terms, find_comparable, rates
+from critpath.signatures.lookup import describe_entries, search_states
 from critpath.text import known as words
 from critpath.units import safe_text
 
@@ -44,6 +45,23 @@ if TYPE_CHECKING:
 
 _SHOWN: Final = 5  # technical
 _MOST_CAUSES: Final = 400  # technical: terms of an incident
+
+
+def search(
+    store: Store,
+    sample: Counts | None,
+    normal: Counts | None = None,
+    causes: Mapping[str, float] | None = None,
+    *,
+    level: float | None = None,
+    best: int = 5,
+    classifier: str = "nearest",
+) -> KnownEntry:
+    """Look up what ran; or, where a normal side or causes are known, how it differs from that."""
+    if sample is None or normal is not None or causes is not None:
+        return search_incident(store, causes or {}, sample, normal, level=level, best=best)
+    level = DRIFT.level if level is None else level
+    return search_states(store, sample, level=level, best=best, classifier=classifier)
 
 
 def search_incident(

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -25,21 +24,28 @@ from critpath.documents.known import (
     StretchEntry,
 )
 from critpath.errors import InconclusiveError, UsageError
-from critpath.known import keep_derived, load_derived
-from critpath.model.signatures import MOST_DOCUMENTS, MOST_TERMS, Counts, Entry, is_free
+from critpath.model.signatures import MOST_DOCUMENTS, MOST_TERMS, Counts, Entry
 from critpath.schema.parameters.signatures import LOOKUP
 from critpath.signatures.classifiers import (
     adjusted_rand,
     find_syndromes,
     fit_svm,
-    group,
     largest_gap,
     purity,
     tree_of,
     weigh_terms,
 )
-from critpath.signatures.drift import Calibration, Corpus, calibrate, sessions_needed, strangers_of
-from critpath.signatures.weights import find_quiet
+from critpath.signatures.classifiers import (
+    group as group_vectors,
+)
+from critpath.signatures.drift import sessions_needed, strangers_of
+from critpath.signatures.library import (
+    Library,
+    find_comparable,
+    make_library,
+    make_vectors,
+    rates,
+)
 from critpath.text import known as words
 from critpath.units import NS_PER_S, safe_text
 
@@ -49,172 +55,9 @@ if TYPE_CHECKING:
 
 _SHOWN: Final = 5  # technical
 _TERMS: Final = 20  # technical: of a label
-_WORTH_KEEPING: Final = 4_000  # technical: documents: judging as many takes longer than a start
 
 
-@dataclass(frozen=True, eq=False)
-class Library:
-    """The states of a store that can be compared with something, in one space.
-
-    Attributes
-    ----------
-    labels, terms : tuple of str
-    entries : tuple of Entry
-        Sessions of the corpus, by their numbers.
-    calibration : Calibration
-    comparable : tuple of Entry
-        These, and those in which too little happened.
-    left_out : tuple of str
-    """
-
-    labels: tuple[str, ...]
-    terms: tuple[str, ...]
-    entries: tuple[Entry, ...]
-    calibration: Calibration
-    comparable: tuple[Entry, ...]
-    left_out: tuple[str, ...]
-
-    @property
-    def twins(self) -> tuple[tuple[str, ...], ...]:
-        """Labels that are too alike to be told apart."""
-        return tuple(tuple(self.labels[i] for i in of) for of in self.calibration.twins)
-
-
-def make_library(entries: Sequence[Entry], asked: Counts | None = None) -> Library | None:
-    """Put entries, and what is asked about, over the terms that all could count.
-
-    Parameters
-    ----------
-    entries : sequence of Entry
-    asked : Counts, optional
-        Entries with which it has too few terms in common are left out.
-
-    Returns
-    -------
-    Library or None
-        None where nothing can be compared.
-    """
-    kept, left_out = find_comparable(entries, asked)
-    if not kept:
-        return None
-    terms = common_terms([e.counts for e in kept] + ([asked] if asked is not None else []))
-    labels = tuple(sorted({entry.label for entry in kept}))
-    vectors: list[Any] = []
-    label: list[int] = []
-    session: list[int] = []
-    used: list[Entry] = []
-    for entry in kept:
-        found, rows = make_vectors(entry.counts, terms)
-        found = found if len(rows) == found.shape[0] else found[rows]
-        if not len(rows):
-            left_out.append(words.quiet_entry(entry.name or entry.label))
-            continue
-        vectors.append(found)
-        label += [labels.index(entry.label)] * found.shape[0]
-        session += [len(used)] * found.shape[0]
-        used.append(entry)
-    if not vectors:
-        return None
-    from scipy.sparse import vstack  # noqa: PLC0415 - start-up time
-
-    stacked = vstack(vectors, format="csr")
-    corpus = Corpus.of(stacked, np.array(label), np.array(session), len(labels))
-    return Library(labels, terms, tuple(used), calibrate_once(corpus), tuple(kept), tuple(left_out))
-
-
-def calibrate_once(corpus: Corpus) -> Calibration:
-    """Judge every session of a corpus by the others, or take it from where that was kept."""
-    if len(corpus) < _WORTH_KEEPING:
-        return calibrate(corpus)
-    key = corpus.digest
-    kept = load_derived(key)
-    found = None if kept is None else Calibration.unpack(corpus, kept)
-    if found is None:
-        found = calibrate(corpus)
-        keep_derived(key, found.pack())
-    return found
-
-
-def make_vectors(counts: Counts, terms: Sequence[str]) -> tuple[Any, Any]:
-    """Return square roots of shares over some terms, and which documents are judged."""
-    from scipy.sparse import csr_array  # noqa: PLC0415 - start-up time
-
-    column = _columns(counts.vocabulary, tuple(terms))[counts.term]
-    kept = column >= 0
-    document, column, count = counts.document[kept], column[kept], counts.count[kept]
-    total = np.bincount(document, count, minlength=len(counts))
-    weight = np.sqrt(count / np.maximum(total, 1)[document])
-    start = np.searchsorted(document, np.arange(len(counts) + 1))
-    vectors = csr_array((weight, column, start), shape=(len(counts), len(terms)))
-    judged = ~counts.lossy & ~find_quiet(counts) & (total > 0)
-    return vectors, np.flatnonzero(judged)
-
-
-@lru_cache(maxsize=64)
-def _columns(vocabulary: tuple[str, ...], terms: tuple[str, ...]) -> I64:
-    """Return the place of each term of a vocabulary among others, -1 where it is not there."""
-    place = {term: at for at, term in enumerate(terms)}
-    return np.array([place.get(term, -1) for term in vocabulary], np.int64)
-
-
-def find_comparable(
-    entries: Sequence[Entry], asked: Counts | None
-) -> tuple[list[Entry], list[str]]:
-    """Return entries that can be compared with each other, and lines about the others.
-
-    The vocabulary that most of the hits are of wins: that of what is asked about, else that of
-    the latest entry.
-    """
-    if not entries:
-        return [], []
-    first = asked if asked is not None else max(entries, key=lambda e: e.recorded).counts
-    common = frozenset(first.vocabulary)
-
-    @cache  # entries that were counted in the same way have one vocabulary
-    def both(vocabulary: tuple[str, ...], terms: frozenset[str]) -> tuple[frozenset[str], float]:
-        shared = terms & frozenset(vocabulary)
-        return shared, _share_of(first, shared)
-
-    def share(entry: Entry, terms: frozenset[str]) -> float:
-        shared, ours = both(entry.counts.vocabulary, terms)
-        return min(_share_of(entry.counts, shared), ours)
-
-    # Those first that have most in common: an odd one must not narrow what the others are held by.
-    shares = [share(entry, common) for entry in entries]
-    chosen = []
-    for at in sorted(range(len(entries)), key=lambda at: -shares[at]):
-        if share(entries[at], common) >= LOOKUP.comparable:
-            chosen.append(at)
-            common = both(entries[at].counts.vocabulary, common)[0]
-    good = {at for at in chosen if share(entries[at], common) >= LOOKUP.comparable}
-    kept = [entry for at, entry in enumerate(entries) if at in good]
-    left_out = [
-        words.not_comparable_entry(entry.name or entry.label)
-        for at, entry in enumerate(entries)
-        if at not in good
-    ]
-    return kept, left_out
-
-
-def _share_of(counts: Counts, terms: frozenset[str]) -> float:
-    """Return which share of the hits is of some terms; 1 where there is no hit."""
-    if len(terms) == len(counts.vocabulary):  # of which they are some: these are all
-        return 1.0
-    inside = np.array([term in terms for term in counts.vocabulary], np.bool_)
-    hit = ~counts.free[counts.term]
-    total = int(counts.count[hit].sum())
-    return float(counts.count[hit & inside[counts.term]].sum() / total) if total else 1.0
-
-
-def common_terms(many: Sequence[Counts], *, free: bool = False) -> tuple[str, ...]:
-    """Return the terms that all could count, with what the kernel counts for a group if asked."""
-    common = set(many[0].vocabulary)
-    for vocabulary in {counts.vocabulary for counts in many[1:]}:
-        common &= set(vocabulary)
-    return tuple(sorted(term for term in common if free or not is_free(term)))
-
-
-def search(
+def search_states(
     store: Store,
     asked: Counts,
     *,
@@ -438,18 +281,6 @@ def _explain(
     ]
 
 
-def rates(counts: Counts, terms: Sequence[str]) -> F64:
-    """Return how often each term happened, times a second."""
-    place = {term: at for at, term in enumerate(terms)}
-    column = np.array([place.get(term, -1) for term in counts.vocabulary], np.int64)[counts.term]
-    kept = (column >= 0) & ~counts.lossy[counts.document]
-    total = np.bincount(column[kept], counts.count[kept], minlength=len(terms))
-    used = ~counts.lossy
-    seconds = float((counts.end - counts.begin)[used].sum()) / NS_PER_S
-    rates: F64 = total / max(seconds, 1e-9)
-    return rates
-
-
 def _timeline(
     known: Library, asked: Counts, rows: I64, label: I64, vectors: Any
 ) -> list[StretchEntry]:
@@ -555,7 +386,7 @@ def check(store: Store, *, level: float) -> CheckDocument | None:
 
 def make_entry(
     label: str,
-    counts: Counts,
+    counts: Counts | None,
     *,
     note: str = "",
     link: str = "",
@@ -570,7 +401,7 @@ def make_entry(
     ----------
     label, note, link : str
     counts : Counts
-        Of one scope; an incident that is only causes has no document.
+        Of one scope; None of an incident that is only causes.
     normal : Counts, optional
         The normal side, which makes it an incident.
     causes : mapping of str to float, optional
@@ -580,6 +411,7 @@ def make_entry(
     anonymous : bool
         Leave out the host and the control group's name.
     """
+    counts = _no_counts() if counts is None else counts
     kept = _spread(counts)
     sides = _only_occurring(kept, [_spread(normal)] if normal is not None else [])
     if anonymous:
@@ -650,7 +482,7 @@ def _host(manifest: Manifest) -> dict[str, str]:
     return {name: safe_text(value)[:128] for name, value in found.items() if value}
 
 
-def no_counts() -> Counts:
+def _no_counts() -> Counts:
     """Return counts of nothing: of an incident of which only causes are known."""
     none = np.zeros(0, np.int64)
     few = np.zeros(0, np.int32)
@@ -718,9 +550,21 @@ def join_labels(
     return joins, [[known.labels[i] for i in of] for of in groups]
 
 
-def group_labels(store: Store, clusters: int | None) -> list[str]:
+def group(store: Store, by: str, clusters: int | None) -> list[str]:
+    """Return the tree of labels, or documents grouped by a method, in lines."""
+    known = make_library([entry for entry in store.entries if entry.kind == "state"])
+    if known is None:
+        raise InconclusiveError(
+            f"{store.path}: has no states to group",
+            "add recordings: critpath known add STORE SOURCE --label NAME",
+        )
+    if by == "tree":
+        return _group_labels(store, known, clusters)
+    return _group_documents(known, by, clusters)
+
+
+def _group_labels(store: Store, known: Library, clusters: int | None) -> list[str]:
     """Return the tree of labels in lines: which are alike, cut into groups."""
-    known = _library_of(store)
     joins, groups = join_labels(known, clusters)
     if not joins:
         raise InconclusiveError(
@@ -735,25 +579,14 @@ def group_labels(store: Store, clusters: int | None) -> list[str]:
     return [*lines, *known.left_out]
 
 
-def group_documents(store: Store, method: str, clusters: int | None) -> list[str]:
+def _group_documents(known: Library, method: str, clusters: int | None) -> list[str]:
     """Return groups of documents held against their labels, in lines."""
-    known = _library_of(store)
     corpus = known.calibration.corpus
     count = clusters or len(known.labels)
-    groups = group(corpus.vectors, method, min(count, len(corpus)))
+    groups = group_vectors(corpus.vectors, method, min(count, len(corpus)))
     lines = [words.purity_line(purity(groups, corpus.label), adjusted_rand(groups, corpus.label))]
     for one in np.unique(groups).tolist():
         mine = np.bincount(corpus.label[groups == one], minlength=len(known.labels))
         of = {known.labels[i]: int(mine[i]) for i in np.argsort(-mine).tolist() if mine[i]}
         lines.append(words.members_line(one, of))
     return lines
-
-
-def _library_of(store: Store) -> Library:
-    known = make_library([entry for entry in store.entries if entry.kind == "state"])
-    if known is None:
-        raise InconclusiveError(
-            f"{store.path}: has no states to group",
-            "add recordings: critpath known add STORE SOURCE --label NAME",
-        )
-    return known

@@ -15,7 +15,7 @@ from critpath.model import EventRequest, Kind
 from critpath.model.recording import COUNTS
 from critpath.model.signatures import MACHINE_SCOPE, Counts, Signatures
 from critpath.progress import Stage
-from critpath.read import KERNEL_EVENTS, OutOfOrder, Recording, read_counts
+from critpath.read import KERNEL_EVENTS, OutOfOrder, Recording
 from critpath.schema.parameters.signatures import LOOKUP, QUIET
 from critpath.signatures.tally import ATTACH, Owners, Tally, add_up
 from critpath.signatures.terms import normalised
@@ -97,7 +97,7 @@ def read_source(
         counts = file.load()
     elif (source / COUNTS).is_file() and not settings.traced:
         recording = Recording(source)
-        found, notes = read_counts(source / COUNTS)
+        found, notes = recording.read_counts()
         notes = (*recording.notes, *notes)
         counts = _choose_lines(normalised(found), recording.manifest, settings, source)
     else:

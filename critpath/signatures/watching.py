@@ -11,7 +11,8 @@ import numpy as np
 from critpath.read import parse_counts
 from critpath.schema.parameters.shared import WATCHING
 from critpath.schema.parameters.signatures import LOOKUP
-from critpath.signatures.lookup import Library, make_library, search
+from critpath.signatures.library import Library, make_library
+from critpath.signatures.lookup import search_states
 from critpath.signatures.terms import normalised
 from critpath.signatures.weights import find_quiet
 
@@ -75,7 +76,7 @@ class Watch:
         if self._library is None:
             states = [entry for entry in self._store.entries if entry.kind == "state"]
             self._library = make_library(states, asked) if len(judged) else None
-        answer = search(self._store, asked, level=self._level, library=self._library)
+        answer = search_states(self._store, asked, level=self._level, library=self._library)
         first = answer.matches[0] if answer.matches else None
         name: str | None = None
         if answer.answer == "known" and first is not None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from critpath import clocks
+from critpath.executions import Prefilter
 from critpath.model import EventRequest, Events
 from critpath.model.gaps import Gaps
 from critpath.progress import Stage
@@ -17,21 +18,17 @@ from critpath.read import (
     OutOfOrder,
     Source,
     WholeRecording,
-    read_stream,
 )
 from critpath.text import notes
 from critpath.timeline.missing_switches import repair_switches
 
 if TYPE_CHECKING:
-    from critpath.model.clocks import ClockAlignment, JoinedAccount
+    from critpath.executions import Specification
+    from critpath.model.clocks import ClockAlignment
     from critpath.read import Recording
 
 # technical: chunks that are decoded ahead: one, and others for the time that a block is cut in.
 _AHEAD: Final = 3
-
-
-# Clocks of several hosts, and what became of their messages.
-Aligned = tuple["ClockAlignment", "JoinedAccount"]
 
 
 class RecordingOpener:
@@ -66,7 +63,7 @@ class RecordingOpener:
         *,
         ahead: bool = False,
         begin: Callable[[], Stage] | None = None,
-        known: list[Aligned] | None = None,
+        known: list[clocks.Aligned] | None = None,
     ) -> None:
         self._known = [] if known is None else known
         self._recording, self.several = recording, recording.is_several
@@ -83,7 +80,7 @@ class RecordingOpener:
     @property
     def alignment(self) -> ClockAlignment | None:
         """How the clocks of several hosts relate, once something was read."""
-        return self._known[0][0] if self._known else None
+        return self._known[0].clocks if self._known else None
 
     def __call__(self) -> Source:
         """Begin."""
@@ -123,10 +120,23 @@ class RecordingOpener:
         if not self.whole:
             try:
                 with closing(self._stream(Stage(None, ""))) as stream:
-                    return repair_switches(read_stream(stream))
+                    return repair_switches(stream.read())
             except OutOfOrder as reason:
                 self.sort_whole(reason)
         return self._aligned(self._recording.read(self._wanted, self._reader))
+
+    def read_for(self, specification: Specification) -> Events:
+        """Return what the finder of executions asks about, where nothing else is needed."""
+        prefilter = Prefilter([specification])
+        try:
+            with closing(self()) as source:
+                source.watch(prefilter.feed)
+                for _ in source:
+                    pass
+                return prefilter.events(source.finish())
+        except OutOfOrder as reason:
+            self.sort_whole(reason)
+            return self.read_for(specification)
 
     def tell_clocks(self, events: Events) -> Events:
         """Say how surely the clocks of several hosts are known, and what each host lost."""
@@ -136,7 +146,7 @@ class RecordingOpener:
         if self.whole or not self._known:
             return events
 
-        return clocks.tell_alignment(events, *self._known[0])
+        return self._known[0].tell(events)
 
     def sort_whole(self, reason: OutOfOrder) -> None:
         """From now on, have all events in memory: they come out of order."""

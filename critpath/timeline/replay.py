@@ -25,7 +25,8 @@ from critpath.model import (
 )
 from critpath.model.gaps import Gaps
 from critpath.model.packing import BlockArena, BufferPool, PackedTable
-from critpath.read import PACKETS, prev_states
+from critpath.model.task_states import prev_states
+from critpath.read import PACKETS
 from critpath.schema.environment import Environment, name_interrupts, name_timers
 from critpath.timeline._replay import CPU_LIMIT, Replay
 from critpath.timeline.after_gaps import (

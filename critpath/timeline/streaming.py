@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from critpath import clocks, requests
 from critpath.errors import UnreadableError
-from critpath.executions import Prefilter, hosts_of
+from critpath.executions import Prefilter
 from critpath.model import (
     BlockStore,
     Events,
@@ -20,7 +20,8 @@ from critpath.model import (
     PackedBlocks,
     ReplayedRecording,
 )
-from critpath.read import KERNEL_EVENTS, OutOfOrder, Recording, prev_states
+from critpath.model.task_states import prev_states
+from critpath.read import KERNEL_EVENTS, OutOfOrder, Recording
 from critpath.schema.environment import name_timers
 from critpath.schema.ways import SOCKETS
 from critpath.timeline.after_gaps import NOTHING, Resumed, find_resumed
@@ -133,22 +134,6 @@ def assume_declared(recording: Recording) -> Assumptions:
 def _declares(names: Collection[str], kind: Kind) -> bool:
     patterns = [p for wanted in KERNEL_EVENTS if wanted.kind is kind for p in wanted.names]
     return any(fnmatchcase(name, p) for name in names for p in patterns)
-
-
-def read_finder_events(
-    opener: RecordingOpener, specifications: Collection[Specification]
-) -> Events:
-    """Return what finders of executions ask about, where nothing else is needed."""
-    prefilter = Prefilter(specifications)
-    try:
-        with closing(opener()) as source:
-            source.watch(prefilter.feed)
-            for _ in source:
-                pass
-            return prefilter.events(source.finish())
-    except OutOfOrder as reason:
-        opener.sort_whole(reason)
-        return read_finder_events(opener, specifications)
 
 
 def _make_store(budget: Budget) -> BlockStore:
@@ -340,7 +325,7 @@ def _iter_parents(events: Events) -> Iterator[tuple[tuple[int, int], tuple[int, 
         rows = np.flatnonzero(np.isin(events.event_class, wanted))
         tid, mine, whose = (events.column(rows, name) for name in (child, process, parent))
         leads = np.flatnonzero((tid == mine) & (whose > 0) & (mine > 0))
-        host = hosts_of(events, rows[leads]).tolist()
+        host = events.hosts_of(rows[leads]).tolist()
         yield from zip(
             zip(host, mine[leads].tolist(), strict=True),
             zip(host, whose[leads].tolist(), strict=True),

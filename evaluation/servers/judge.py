@@ -274,7 +274,7 @@ def find_requests(recording: Path, specification: str = "requests") -> FoundRequ
     """Return what critpath finds."""
     from critpath import flow
     from critpath.engines.limits import Budget
-    from critpath.executions.specification import get_event_requests, parse_specification
+    from critpath.executions.specification import parse_specification
     from critpath.read.event_names import KERNEL_EVENTS, SOCKET_EVENTS
     from critpath.requests import find as requesting
     from critpath.timeline.opening import RecordingOpener
@@ -282,7 +282,7 @@ def find_requests(recording: Path, specification: str = "requests") -> FoundRequ
 
     chosen = parse_specification(specification)
     opened = Recording(recording)
-    wanted = (*KERNEL_EVENTS, *get_event_requests(chosen), *SOCKET_EVENTS)
+    wanted = (*KERNEL_EVENTS, *chosen.get_requests(), *SOCKET_EVENTS)
     opener = RecordingOpener(opened, wanted, "auto")
     asked = opener, opened, [chosen], Budget.within(0), ()
     with replay_recording(*asked) as replayed:

@@ -27,7 +27,8 @@ from critpath.model.signatures import Counts, Entry
 from critpath.signatures.classifiers import adjusted_rand, fit_svm, group, purity
 from critpath.signatures.drift import Corpus, calibrate, mean_of_nearest
 from critpath.signatures.incidents import search_incident
-from critpath.signatures.lookup import check, make_entry, make_library, make_vectors, search
+from critpath.signatures.library import make_library, make_vectors
+from critpath.signatures.lookup import check, make_entry, search_states
 from critpath.signatures.signing import SignSettings
 from critpath.signatures.weights import weigh
 
@@ -234,7 +235,7 @@ def held_out(states: dict[tuple[str, str], Counts], sessions: list[str]) -> None
             right["svm"] += int((svm.predict(vectors.toarray()) == truth).sum())
             total += len(rows)
             recordings += 1
-            answer = search(store, counts, level=0.01)
+            answer = search_states(store, counts, level=0.01)
             whole += bool(answer.matches) and label in answer.matches[0].labels
         figures = " | ".join(f"{right[name] / total:.4f}" for name in right)
         print(f"| {count} | {figures} | {whole} of {recordings} |")

@@ -37,7 +37,7 @@ from mutate_seeds import Seed
 from critpath.engines.limits import Budget
 from critpath.errors import CritpathError
 from critpath.executions.find import find_executions
-from critpath.executions.specification import get_event_requests, parse_specification
+from critpath.executions.specification import parse_specification
 from critpath.graph.critical_path import extract_paths
 from critpath.model import EventChunk
 from critpath.read.clocks import Clocks, Trace
@@ -145,7 +145,7 @@ class Subject:
         shutil.copytree(seed.directory, self.directory)
         self.traces = find_traces(self.directory)
         self.specification = parse_specification(seed.specification)
-        self.selection = (*KERNEL_EVENTS, *get_event_requests(self.specification))
+        self.selection = (*KERNEL_EVENTS, *self.specification.get_requests())
         self.facts, self.names = assume_declared(self.open(self.traces)), names_of(self.traces)
         self.reading = read(self.traces, self.selection)
         self.events = self.reading.events()

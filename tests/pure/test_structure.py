@@ -33,7 +33,7 @@ STAGES: Final[dict[str, set[str]]] = {
     "record": set(),
     "engines": {"store"},
     "read": set(),
-    "executions": set(),
+    "executions": {"read"},
     "requests": {"read", "executions"},
     # What hosts sent each other is found in what their threads did with sockets.
     "clocks": {"read", "requests"},
@@ -44,7 +44,7 @@ STAGES: Final[dict[str, set[str]]] = {
     "cluster": set(),
     "align": set(),
     # Like is compared with like: by types, within labels, and as whoever asked.
-    "detect": {"executions", "vectors", "cluster"},
+    "detect": {"vectors", "cluster"},
     "localize": {"vectors", "cluster", "align", "detect"},
     "explore": {"vectors", "cluster"},
     "signatures": {"store", "known", "read", "timeline"},
@@ -151,22 +151,15 @@ ROOMS: Final = {
 # and the list may only shrink.
 VERBS: Final = 4
 WIDER: Final = {
-    "clocks": 5,
     "cluster": 9,
     "detect": 14,
-    "engines": 8,
-    "executions": 13,
     "graph": 9,
-    "known": 6,
-    "read": 12,
     "record": 17,
     "report.document": 11,
     "report.exports": 6,
     "report.text": 12,
-    "requests": 10,
-    "signatures": 11,
+    "signatures": 8,
     "store": 7,
-    "timeline": 5,
     "vectors": 9,
 }
 FORBIDDEN_NAMES: Final = {"util", "utils", "common", "helper", "helpers", "misc", "lib"}
@@ -561,7 +554,7 @@ READERS: Final = {
         *("executions/windows.py", "explore/conditions.py", "detect/verdict.py:_fits"),
         *(
             "graph/stacks.py:mark_own",
-            "known/cache.py",
+            "signatures/library.py",
             "known/entries.py",
             "engines/tasks.py",
         ),

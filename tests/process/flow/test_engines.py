@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from critpath.engines.tasks import dask_engine
+from critpath.engines.tasks import DaskScheduler
 from critpath.errors import UsageError
 
 # Processes find a task's function by its module's name, which a test's module has not.
@@ -198,7 +198,7 @@ def lives(process: int) -> bool:
 
 def test_a_scheduler_that_is_not_there(monkeypatch):
     monkeypatch.setattr("critpath.engines.tasks._SECONDS", 0.1)
-    with pytest.raises(UsageError) as caught, dask_engine("tcp://127.0.0.1:9"):
+    with pytest.raises(UsageError) as caught, DaskScheduler("tcp://127.0.0.1:9").connect():
         pass
     assert caught.value.what.startswith("no dask scheduler answers at tcp://127.0.0.1:9: ")
     assert "\n" not in caught.value.what
@@ -211,20 +211,26 @@ def test_what_listens_and_is_no_scheduler(monkeypatch):
     monkeypatch.setattr("critpath.engines.tasks._GRACE", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"tcp://127.0.0.1:{listener.getsockname()[1]}"
-        with pytest.raises(UsageError) as caught, dask_engine(address):
+        with pytest.raises(UsageError) as caught, DaskScheduler(address).connect():
             pass
     assert "the scheduler's own port" in caught.value.do
     assert caught.value.what == f"what answers at {address} is no dask scheduler"
 
 
 def test_tls_without_certificates():
-    with pytest.raises(UsageError, match="no certificates") as caught, dask_engine("tls://a:1"):
+    with (
+        pytest.raises(UsageError, match="no certificates") as caught,
+        DaskScheduler("tls://a:1").connect(),
+    ):
         pass
     assert "distributed.comm.tls" in caught.value.do
 
 
 def test_without_distributed(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(UsageError, match="not installed") as caught, dask_engine("tcp://a:1"):
+    with (
+        pytest.raises(UsageError, match="not installed") as caught,
+        DaskScheduler("tcp://a:1").connect(),
+    ):
         pass
     assert "critpath[dask]" in caught.value.do

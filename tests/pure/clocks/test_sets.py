@@ -25,7 +25,7 @@ from critpath.read import hosts as sets
 from critpath.read.event_names import KERNEL_EVENTS
 from critpath.read.hosts import find_hosts
 from critpath.read.recording import Recording
-from critpath.read.streaming import EventStream, read_stream
+from critpath.read.streaming import EventStream
 from critpath.read.traces import find_recordings, find_traces, read_events
 from critpath.timeline.opening import RecordingOpener
 from critpath.timeline.streaming import read_timelines
@@ -79,7 +79,7 @@ def test_hosts_stream_as_they_are_read_at_once(hosts):
     traces = find_traces(hosts)
     recording = Recording(hosts, traces=traces, manifests={})
     alignment, _ = align_traces(recording, Stage(None, ""))
-    whole = read_stream(EventStream(traces, KERNEL_EVENTS, alignment=alignment))
+    whole = EventStream(traces, KERNEL_EVENTS, alignment=alignment).read()
     assert (np.diff(whole.timestamp) >= 0).all()
     assert list(whole.hosts) == [of.host for of in alignment.hosts]
     host_of = np.array([c.host for c in whole.classes])[whole.event_class]

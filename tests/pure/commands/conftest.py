@@ -13,7 +13,7 @@ import pytest
 
 import critpath
 from critpath.commands import main
-from critpath.engines.tasks import dask_address
+from critpath.engines.tasks import DaskScheduler
 from critpath.files import atomic_directory
 from critpath.model import CriticalPaths, Executions, PathSet, State
 from critpath.store import Dataset, load_paths, save_paths
@@ -149,7 +149,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
                 ),
             ),
         },
-        "critpath.engines.tasks": {"dask_address": dask_address},
+        "critpath.engines.tasks": {"DaskScheduler": DaskScheduler},
         "critpath.vectors.table": {"tables_of": lambda _: [None]},
         "critpath.graph.walking": {
             "thread_paths": answering("thread_paths", lambda *_, **__: state.paths),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from critpath.executions.find import find_executions
 from critpath.executions.prefilter import Prefilter
-from critpath.executions.specification import get_event_requests, parse_specification
+from critpath.executions.specification import parse_specification
 from critpath.model import EventChunk, Events
 from critpath.read.event_names import KERNEL_EVENTS
 from critpath.read.traces import read_events
@@ -72,7 +72,7 @@ def assert_same_executions(events: Events, text: str, size: int = 1000) -> int:
 @pytest.mark.parametrize("name", ["normal", "sample-lock"])
 def test_recordings_of_the_guest(guest, name, text):
     events = repair_switches(
-        read_events(guest(name), (*KERNEL_EVENTS, *get_event_requests(parse_specification(text))))
+        read_events(guest(name), (*KERNEL_EVENTS, *parse_specification(text).get_requests()))
     )
     kept = assert_same_executions(events, text)
     if "sched_" not in text:
@@ -82,7 +82,7 @@ def test_recordings_of_the_guest(guest, name, text):
 @pytest.mark.parametrize("text", KERNEL_SPECIFICATIONS)
 @pytest.mark.parametrize("name", PUBLIC)
 def test_public_traces(shared, name, text):
-    selection = (*KERNEL_EVENTS, *get_event_requests(parse_specification(text)))
+    selection = (*KERNEL_EVENTS, *parse_specification(text).get_requests())
     assert_same_executions(read_events(shared(name), selection), text)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from critpath.errors import UsageError
 from critpath.executions.find import find_executions
-from critpath.executions.specification import get_event_requests, parse_specification
+from critpath.executions.specification import parse_specification
 from critpath.model import Run
 
 
@@ -158,8 +158,8 @@ def test_wrong_places_are_refused(text):
 
 
 def test_only_what_is_asked_for_is_read():
-    assert get_event_requests(parse_specification("process")) == ()
-    names = [w.names[0] for w in get_event_requests(parse_specification("process,ns=1"))]
+    assert parse_specification("process").get_requests() == ()
+    names = [w.names[0] for w in parse_specification("process,ns=1").get_requests()]
     assert names == ["lttng_statedump_process_pid_ns"]
 
 

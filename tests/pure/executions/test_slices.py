@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from critpath.errors import UnreadableError, UsageError
-from critpath.executions.specification import get_event_requests, parse_specification
+from critpath.executions.specification import parse_specification
 from critpath.model import Manifest
 from critpath.model.requests import MARKERS
 from critpath.read.recording import Recording
@@ -29,7 +29,7 @@ def test_every_marker(marker):
     assert (found.kind, asked.marker) == ("slices", marker)
     assert (asked.comm, asked.least, asked.root) == ("worker", 100_000, True)
     # What the scheduler tells needs nothing else.
-    more = get_event_requests(found)
+    more = found.get_requests()
     assert bool(more) == (marker not in {"wake", "fork", "unix"})
 
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath.errors import UsageError
-from critpath.executions.fields import escape
-from critpath.executions.specification import get_event_requests, parse_specification
+from critpath.executions.specification import parse_specification
 from critpath.model import Kind
+from critpath.units import escape_name
 
 PYTHON = (
     r"events:lttng_python:event[logger_name=app][msg~request_begin (?P<id>\d+) (?P<type>\S+)],"
@@ -93,30 +93,30 @@ def test_a_near_miss_is_corrected():
 
 
 def test_what_must_be_read():
-    both = get_event_requests(parse_specification("events:a:b[x=1],a:e,key=id,label=type"))
+    both = parse_specification("events:a:b[x=1],a:e,key=id,label=type").get_requests()
     assert [w.names for w in both] == [("a:b",), ("a:e",)]
     assert all(w.kind == Kind.OTHER for w in both)
     assert [f[0] for f in both[0].fields] == [
         *("x", "id", "type", "vtid", "vpid", "procname", "tid", "pid")
     ]
     # One event name, one class to read; what is parsed from the message is no field.
-    (one,) = get_event_requests(parse_specification(PYTHON))
+    (one,) = parse_specification(PYTHON).get_requests()
     assert [f[0] for f in one.fields][:2] == ["logger_name", "msg"]
     assert ("id",) not in one.fields
     # ... but the end does not parse the label, so it may be recorded there.
     assert ("type",) in one.fields
-    assert get_event_requests(parse_specification("process")) == ()
+    assert parse_specification("process").get_requests() == ()
 
 
 def test_a_name_with_glob_characters_means_itself():
-    (one, _) = get_event_requests(parse_specification(r"events:odd\[*\]?,b"))
+    (one, _) = parse_specification(r"events:odd\[*\]?,b").get_requests()
     assert fnmatch.fnmatchcase("odd[*]?", one.names[0])
     assert not fnmatch.fnmatchcase("odd*x", one.names[0])
 
 
 @given(st.text(min_size=1, max_size=30).map(str.strip).filter(bool))
 def test_any_name_survives_escaping(name):
-    found = parse_specification(f"events:{escape(name)},x")
+    found = parse_specification(f"events:{escape_name(name)},x")
     assert found.begin.name == name
 
 

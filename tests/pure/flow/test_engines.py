@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from critpath.engines.tasks import (
+    DaskScheduler,
     Failure,
     catch_failure,
     choose_jobs,
-    dask_address,
     fit_jobs,
     run,
     split_resources,
@@ -193,7 +193,7 @@ def test_the_first_failure_is_raised_though_a_larger_one_came_first():
 
 @pytest.mark.parametrize("text", ["tcp://127.0.0.1:8786", "tls://a-b.c_d:1", "tcp://[::1]:65535"])
 def test_addresses(text):
-    assert dask_address(text) == text
+    assert DaskScheduler(text).address == text
 
 
 @pytest.mark.parametrize(
@@ -206,12 +206,12 @@ def test_addresses(text):
 )
 def test_what_is_no_address(text):
     with pytest.raises(UsageError, match="no address of a dask scheduler"):
-        dask_address(text)
+        DaskScheduler(text)
 
 
 @pytest.mark.parametrize("text", ["localhost:8786", "tcp:localhost:8786", "[::1]:8786"])
 def test_an_address_without_its_kind_is_guessed(text):
     with pytest.raises(UsageError) as caught:
-        dask_address(text)
+        DaskScheduler(text)
     host = text.removeprefix("tcp:")
     assert caught.value.do == f"did you mean dask:tcp://{host}?"

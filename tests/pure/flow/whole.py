@@ -10,7 +10,7 @@ from detailing import texts_of
 
 from critpath.engines.limits import Budget
 from critpath.executions.find import find_executions
-from critpath.executions.specification import get_event_requests, parse_specification
+from critpath.executions.specification import parse_specification
 from critpath.flow import extract
 from critpath.graph.critical_path import subject_workers
 from critpath.graph.execution_graph import critical_paths
@@ -28,7 +28,7 @@ def as_a_whole(recording: Path, text: str):
     """The paths of a recording from all of its events, one replay, one block."""
     manifest, _ = open_manifest(recording)
     specification = parse_specification(text)
-    events = read_events(recording, (*KERNEL_EVENTS, *get_event_requests(specification)))
+    events = read_events(recording, (*KERNEL_EVENTS, *specification.get_requests()))
     events = add_manifest(repair_switches(events), manifest)
     names = sorted({name for of in describe(recording) for name in of.events})
     executions = find_executions(

@@ -20,7 +20,7 @@ from drawing import graph_of, intervals_of, links_of, merged, path_of
 from test_drawn import DRAWN, TWO_HOSTS
 
 from critpath.executions.find import find_executions
-from critpath.executions.specification import get_event_requests, parse_specification
+from critpath.executions.specification import parse_specification
 from critpath.graph.critical_path import find_lifetimes, subject_workers
 from critpath.graph.execution_graph import build_graph, walk_paths
 from critpath.model import State
@@ -175,7 +175,7 @@ def test_drawn_graphs_survive_the_way_through_networkx(name):
 @pytest.fixture(scope="module")
 def normal(guest):
     specification = parse_specification("events:app:request_begin,app:request_end,key=id")
-    events = read_events(guest("normal"), (*KERNEL_EVENTS, *get_event_requests(specification)))
+    events = read_events(guest("normal"), (*KERNEL_EVENTS, *specification.get_requests()))
     timelines = replay(events)
     executions = find_executions(events, specification)
     return build_graph(timelines), subject_workers(timelines.workers, executions), executions

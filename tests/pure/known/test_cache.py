@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from critpath.known.cache import keep_derived, load_derived
-from critpath.signatures import drift, lookup
+from critpath.signatures import drift, library
+from critpath.signatures.library import keep_derived, load_derived
 
 KEY = "0" * 40
 
@@ -29,12 +29,12 @@ def corpus(load: Callable[..., object]) -> drift.Corpus:
 def test_what_was_judged_once_is_not_judged_again(
     corpus: drift.Corpus, monkeypatch: pytest.MonkeyPatch, place: Path
 ) -> None:
-    monkeypatch.setattr(lookup, "_WORTH_KEEPING", 0)
-    first = lookup.calibrate_once(corpus)
+    monkeypatch.setattr(library, "_WORTH_KEEPING", 0)
+    first = library.calibrate_once(corpus)
     assert len(list(place.iterdir())) == 1
     assert place.stat().st_mode & 0o077 == 0
-    monkeypatch.setattr(drift, "calibrate", lambda _: pytest.fail("judged again"))
-    again = lookup.calibrate_once(corpus)
+    monkeypatch.setattr(library, "calibrate", lambda _: pytest.fail("judged again"))
+    again = library.calibrate_once(corpus)
     some = corpus.vectors
     np.testing.assert_array_equal(first.to_labels(some), again.to_labels(some))
     np.testing.assert_array_equal(first.strangeness, again.strangeness)

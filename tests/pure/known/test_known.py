@@ -27,7 +27,8 @@ from critpath.known.entries import (
 )
 from critpath.model.signatures import Counts, Entry
 from critpath.signatures.incidents import search_incident
-from critpath.signatures.lookup import check, make_entry, make_library, make_vectors, search
+from critpath.signatures.library import make_library, make_vectors
+from critpath.signatures.lookup import check, make_entry, search_states
 from critpath.text.known import describe_answer, describe_check
 from critpath.units import NS_PER_S
 
@@ -99,7 +100,7 @@ def store(made: Path, tmp_path: Path) -> Path:
 def test_what_is_known_is_found_and_how_sure_that_is(store: Path) -> None:
     known = open_store(store)
     for label in range(6):
-        answer = search(known, draw(label, 99), level=0.01)
+        answer = search_states(known, draw(label, 99), level=0.01)
         assert answer.answer == "known"
         first = answer.matches[0]
         assert first.label == f"work-{label}"
@@ -113,14 +114,14 @@ def test_what_is_known_is_found_and_how_sure_that_is(store: Path) -> None:
 
 def test_a_stranger_is_like_nothing_known(store: Path) -> None:
     known = open_store(store)
-    found = [search(known, draw(label, 1), level=0.01).answer for label in range(50, 60)]
+    found = [search_states(known, draw(label, 1), level=0.01).answer for label in range(50, 60)]
     assert found.count("unknown") >= 9
 
 
 def test_parts_of_an_explanation_add_up_to_the_similarity(store: Path) -> None:
     known = make_library(open_store(store).entries)
     assert known is not None
-    answer = search(open_store(store), draw(2, 99), level=0.01)
+    answer = search_states(open_store(store), draw(2, 99), level=0.01)
     shown = sum(term.part for term in answer.matches[0].terms)
     assert 0 < shown <= answer.matches[0].similarity + 1e-9
 
@@ -130,7 +131,7 @@ def test_two_states_in_one_recording_are_stretches_of_time(store: Path) -> None:
     both = np.zeros((24, len(TERMS)), np.int64)
     both[one.document, one.term] = one.count
     both[12 + other.document, other.term] = other.count
-    answer = search(open_store(store), counts_of(both), level=0.01)
+    answer = search_states(open_store(store), counts_of(both), level=0.01)
     assert answer.agreement < 0.8
     assert [stretch.label for stretch in answer.timeline] == ["work-1", "work-4"]
     assert answer.timeline[0].end == 12 * SECOND
@@ -138,9 +139,9 @@ def test_two_states_in_one_recording_are_stretches_of_time(store: Path) -> None:
 
 def test_too_little_is_inconclusive(store: Path) -> None:
     known = open_store(store)
-    assert search(known, draw(1, 99, documents=4), level=0.01).answer == "inconclusive"
+    assert search_states(known, draw(1, 99, documents=4), level=0.01).answer == "inconclusive"
     quiet = counts_of(np.ones((20, len(TERMS)), np.int64))
-    answer = search(known, quiet, level=0.01)
+    answer = search_states(known, quiet, level=0.01)
     assert answer.answer == "inconclusive"
     assert answer.quiet == 20
 
@@ -148,7 +149,7 @@ def test_too_little_is_inconclusive(store: Path) -> None:
 def test_other_events_are_not_comparable(store: Path) -> None:
     table = np.full((20, 40), 500)
     others = counts_of(table, tuple(f"tracepoint{number:02}" for number in range(40)))
-    answer = search(open_store(store), others, level=0.01)
+    answer = search_states(open_store(store), others, level=0.01)
     assert answer.answer == "not comparable"
     assert not answer.matches
     assert len(answer.left_out) == 30
@@ -162,7 +163,7 @@ def test_what_was_not_looked_at_is_not_zero(store: Path) -> None:
     table = np.zeros((20, 40), np.int64)
     table[asked.document, asked.term] = asked.count
     fewer = counts_of(table[:, kept], tuple(TERMS[at] for at in kept))
-    answer = search(open_store(store), fewer, level=0.01)
+    answer = search_states(open_store(store), fewer, level=0.01)
     assert (answer.answer, answer.matches[0].label) == ("known", "work-3")
 
 
@@ -173,8 +174,8 @@ def test_terms_that_never_occur_change_nothing(store: Path) -> None:
     more = Store_with(
         known, lambda c: replace(c, vocabulary=wider, term=place[c.term].astype(np.int32))
     )
-    one = search(known, draw(2, 99), level=0.01)
-    other = search(more, draw(2, 99), level=0.01)
+    one = search_states(known, draw(2, 99), level=0.01)
+    other = search_states(more, draw(2, 99), level=0.01)
     assert one.matches[0].similarity == pytest.approx(other.matches[0].similarity, abs=1e-12)
     assert one.p == other.p
 
@@ -186,7 +187,7 @@ def Store_with(known, change):  # noqa: N802 - a store whose counts are changed
 def test_the_order_of_entries_changes_no_answer(store: Path) -> None:
     known = open_store(store)
     turned = replace(known, entries=known.entries[::-1])
-    one, other = (search(each, draw(2, 99), level=0.01) for each in (known, turned))
+    one, other = (search_states(each, draw(2, 99), level=0.01) for each in (known, turned))
     assert one.answer == other.answer
     assert [m.label for m in one.matches] == [m.label for m in other.matches]
     assert one.p == pytest.approx(other.p)
@@ -201,7 +202,7 @@ def test_labels_that_are_one_thing_are_twins(store: Path) -> None:
     found = check(open_store(store), level=0.01)
     assert found is not None
     assert ["twin-of-1", "work-1"] in found.twins
-    answer = search(open_store(store), draw(1, 99), level=0.01)
+    answer = search_states(open_store(store), draw(1, 99), level=0.01)
     assert set(answer.matches[0].labels) == {"twin-of-1", "work-1"}
     assert answer.agreement == 1
     assert len(known.entries) == 30
@@ -261,7 +262,7 @@ def test_with_few_sessions_it_says_that_it_is_not_calibrated(tmp_path: Path) -> 
     for label in range(3):
         entry = make_entry(f"work-{label}", draw(label, 0))
         add_entry(place, entry, open_store(place) if place.exists() else None)
-    answer = search(open_store(place), draw(1, 99), level=0.01)
+    answer = search_states(open_store(place), draw(1, 99), level=0.01)
     assert answer.answer == "inconclusive"
     assert "not calibrated" in answer.reasons[0]
     assert answer.matches[0].label == "work-1"
@@ -632,7 +633,7 @@ def test_a_fault_of_one_making_is_known_by_that_of_another(
 
 def test_a_level_that_cannot_be_reached_is_no_answer(store: Path) -> None:
     """With 600 intervals no p-value is as small as a thousandth."""
-    answer = search(open_store(store), draw(55, 1), level=0.001)
+    answer = search_states(open_store(store), draw(55, 1), level=0.001)
     assert answer.answer == "inconclusive" or answer.p <= answer.level
     known = make_library(open_store(store).entries)
     assert known is not None
@@ -671,7 +672,7 @@ def test_an_odd_entry_does_not_narrow_what_others_are_compared_by(store: Path) -
     table = np.zeros((20, len(odd)), np.int64)
     table[:, :10] = 400
     add_entry(store, make_entry("aa-odd", counts_of(table, odd)), open_store(store))
-    answer = search(open_store(store), draw(2, 99), level=0.01)
+    answer = search_states(open_store(store), draw(2, 99), level=0.01)
     assert answer.matches[0].label == "work-2"
     assert len(answer.left_out) == 1
     assert "aa-odd" in answer.left_out[0]

@@ -18,7 +18,7 @@ from building import build, drawn
 from critpath.errors import UnreadableError
 from critpath.graph.execution_graph import critical_paths
 from critpath.model import Kind, Loss, State
-from critpath.read.task_states import UNKNOWN_RELEASE, find_prev_state
+from critpath.model.task_states import UNKNOWN_RELEASE, find_prev_state
 from critpath.timeline.contexts import SOFTIRQS, device_state
 from critpath.timeline.replay import replay
 
