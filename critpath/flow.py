@@ -59,12 +59,14 @@ from critpath.progress import COMPARING, Progress, Stage, name_place
 from critpath.schema.notes import (
     HiddenByLevels,
     Note,
+    Remark,
     SocketsUnnamed,
     SufficientRecording,
     TooNoisy,
     rename,
 )
 from critpath.schema.parameters.detect import FLAME
+from critpath.schema.ways import SOCKETS
 from critpath.text.phrases import VERDICTS
 from critpath.units import plural
 
@@ -121,16 +123,12 @@ def _find_chosen(
     chosen: _Chosen, recording: read.Recording
 ) -> tuple[Executions, Events, Pieces | None]:
     """Return the executions that are asked for, the events with what is known of them, pieces."""
-    found, specification, manifest = (
-        chosen.replayed,
-        chosen.choice.specification,
-        recording.manifest,
-    )
-    if specification.kind in {"requests", "slices"}:
+    found, manifest = chosen.replayed, recording.manifest
+    if chosen.asked is not None:
         return chosen.asked.find(found)
     asked = executions.find_executions(
         found.events,
-        specification,
+        chosen.choice.specification,
         recording.event_names,
         manifest.runs,
         interleaved=bool(manifest.interleaved),
@@ -156,14 +154,14 @@ def sketch_recording(
         replay_chosen(recording, settings, progress, place, only="requests") as chosen,
         recording.named(),
     ):
-        return chosen.asked.sketch(chosen.replayed)
+        return chosen.sought.sketch(chosen.replayed)
 
 
 def _learn_ways(path: Path) -> Mapping[requests.Way, int]:
     """Return what the requests of another recording asked, and how often."""
     recording, settings = read.Recording(path), ExtractSettings("requests")
     with replay_chosen(recording, settings, None, "", only="requests") as chosen:
-        return chosen.asked.list_ways(chosen.replayed)
+        return chosen.sought.list_ways(chosen.replayed)
 
 
 @dataclass(frozen=True)
@@ -172,8 +170,15 @@ class _Chosen:
 
     replayed: ReplayedRecording
     choice: executions.Choice
-    asked: requests.Asked
+    asked: requests.Asked | None
     budget: engines.Budget
+
+    @property
+    def sought(self) -> requests.Asked:
+        """The requests or slices that it was replayed for."""
+        if self.asked is None:
+            raise TypeError("replayed for neither requests nor slices")
+        return self.asked
 
 
 @contextmanager
@@ -204,8 +209,10 @@ def replay_chosen(
     chosen = choice.specification
     remarks: tuple[Remark, ...] = (*recording.notes, *choice.notes)
     budget = engines.Budget.within(settings.max_memory)
-    asked = requests.Asked(recording, chosen, _learn_ways)
-    wanted, way = (*chosen.get_requests(), *asked.wanted), asked.way
+    wanted, way, asked = chosen.get_requests(), SOCKETS, None
+    if chosen.kind in {"requests", "slices"}:
+        asked = requests.Asked(recording, chosen, _learn_ways)
+        wanted, way = (*wanted, *asked.wanted), asked.way
     with ExitStack() as stack:
         stack.enter_context(recording.keep())
 
@@ -215,7 +222,7 @@ def replay_chosen(
             )
 
         found = [replay(wanted)]
-        if other := asked.find_other_way(found[0]):
+        if other := asked.find_other_way(found[0]) if asked else "":
             stack.close()
             remarks, way = (*remarks, SocketsUnnamed()), other
             found = [replay((*wanted, *read.CALL_EVENTS))]
@@ -407,7 +414,7 @@ def _slice_recording(
         replay_chosen(recording, settings, progress, place, only="slices") as chosen,
         recording.named(),
     ):
-        return chosen.asked.sketch_slices(chosen.replayed)
+        return chosen.sought.sketch_slices(chosen.replayed)
 
 
 def extract_file(
@@ -447,7 +454,7 @@ def extract_file(
             for part in found:
                 for number, paths in enumerate(part):
                     writer.write(paths, more=number > 0)
-        written = store.load_paths(files.readable(stream), resident=0, later=file)
+        [written] = store.load_sets(files.readable(stream), resident=0, later=file)
         require(written)
     return written
 
@@ -582,7 +589,7 @@ def _extract_items(
                 yield [item]
             elif count > 1 and parts is not None:
                 file = parts / next(results).part.file
-                yield [store.load_paths(file, resident=0)]
+                yield store.load_sets(file, resident=0)
                 file.unlink(missing_ok=True)
             elif count > 1:
                 yield [_make_read_only(paths) for paths in next(results)]
@@ -963,26 +970,6 @@ def compare_recordings(
 # Remember: what is normal.
 
 
-def make_sessions(parts: Sequence[PathSet], most: int) -> tuple[store.Session, ...]:
-    """Make a session of every recording.
-
-    Parameters
-    ----------
-    parts : sequence of PathSet
-        One per recording, as `extract_each` gives them.
-    most : int
-        Executions that each keeps, evenly spread within each label; 0 for all.
-
-    Raises
-    ------
-    UsageError
-        If one recording is there twice.
-    """
-    from critpath.report.document import begin_dates  # noqa: PLC0415 - as said above
-
-    return store.make_sessions(parts, most, begin_dates)
-
-
 @dataclass(frozen=True, eq=False)
 class Update:
     """What became of an update.
@@ -1038,7 +1025,7 @@ def update(
     """
     old = baseline.list_sets(file, interrupts=settings.interrupts)
     baseline.require_new(parts, file)
-    new = make_sessions(parts, executions)
+    new = store.make_sessions(parts, executions)
     comparison = compare(join_sets(old), join_sets(list(parts)), settings)
     if comparison.verdict == "ok" and settings.level:
         # What a level hides from the gate would be normal from then on.

@@ -50,15 +50,15 @@ def _save(arguments: argparse.Namespace, settings: Settings) -> int:
     check_inputs(arguments.recordings)
     check_outputs([arguments.output], arguments.recordings, force=arguments.force)
 
-    from critpath import __version__, flow  # noqa: PLC0415 - numpy and the stages
+    from critpath import __version__  # noqa: PLC0415 - numpy and the stages
     from critpath.model import joining  # noqa: PLC0415 - numpy and the stages
-    from critpath.store import Baseline, save_baseline  # noqa: PLC0415 - start-up time
+    from critpath.store import Baseline, make_sessions  # noqa: PLC0415 - start-up time
 
     with Progress(quiet=settings["quiet"]) as progress:
         parts = _extract(arguments.recordings, settings, progress)
-        sessions = flow.make_sessions(parts, arguments.executions)
+        sessions = make_sessions(parts, arguments.executions)
         baseline = Baseline(sessions, settings["interrupts"], __version__)
-        save_baseline(baseline, Path(arguments.output))
+        baseline.save(Path(arguments.output))
     quiet = settings["quiet"]
     warn(messages_of(joining.join_sets(parts)), quiet=quiet)
     left_out = sum(session.left_out for session in sessions)
@@ -80,9 +80,9 @@ def _save(arguments: argparse.Namespace, settings: Settings) -> int:
 def _show(arguments: argparse.Namespace, settings: Settings) -> int:
     del settings
     check_baseline(arguments.file)
-    from critpath.store import load_baseline  # noqa: PLC0415 - start-up time
+    from critpath.store import Baseline  # noqa: PLC0415 - start-up time
 
-    show(load_baseline(arguments.file), as_json=arguments.json)
+    show(Baseline.load(arguments.file), as_json=arguments.json)
     return EXIT_OK
 
 
@@ -94,10 +94,10 @@ def _update(arguments: argparse.Namespace, settings: Settings) -> int:
     from critpath import __version__, flow  # noqa: PLC0415 - numpy and the stages
     from critpath.report.document import comparison_document  # noqa: PLC0415 - start-up time
     from critpath.report.text import render_comparison  # noqa: PLC0415 - start-up time
-    from critpath.store import load_baseline, save_baseline  # noqa: PLC0415 - start-up time
+    from critpath.store import Baseline  # noqa: PLC0415 - start-up time
 
     with Progress(quiet=settings["quiet"]) as progress:
-        baseline = load_baseline(arguments.file)
+        baseline = Baseline.load(arguments.file)
         parts = _extract(arguments.recordings, settings, progress)
         progress("comparing")
         outcome = flow.update(
@@ -111,7 +111,7 @@ def _update(arguments: argparse.Namespace, settings: Settings) -> int:
             accept=arguments.accept,
         )
         if outcome.baseline is not None:
-            save_baseline(outcome.baseline, arguments.file)
+            outcome.baseline.save(arguments.file)
     render_comparison(comparison_document(outcome.comparison), make_console())
     quiet = settings["quiet"]
     if outcome.baseline is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -32,7 +33,7 @@ from critpath.model.table import (
 from critpath.model.vectors import look_up, name_on_host, number_codes, role_name
 from critpath.schema.environment import Environment
 from critpath.schema.kinds import STATES, State
-from critpath.units import format_ns, plural, safe_text
+from critpath.units import NS_PER_S, format_ns, plural, safe_text
 
 # Writes a set into a file: `critpath.api`, whose types have methods, puts there who does.
 WRITERS: list[Callable[[PathSet, Path], None]] = []
@@ -863,3 +864,29 @@ def join_stored(parts: Sequence[CriticalPaths]) -> CriticalPaths:
         else:
             pieces.append(Piece(len(part), part.resident))
     return StoredPaths(pieces)
+
+
+_END_OF_DATES: Final = 253_402_300_800 * NS_PER_S  # technical: the year 10000
+
+
+def begin_dates(paths: PathSet) -> list[str]:
+    """Return when each source's first execution began (UTC), "" where unknown."""
+    dates = []
+    for source, epoch in enumerate(find_epochs(paths)):
+        begins = paths.executions.begin[paths.session == source]
+        dates.append(_format_utc(int(begins.min()) + epoch if epoch and len(begins) else 0))
+    return dates
+
+
+def find_epochs(paths: PathSet) -> list[int]:
+    """Return what to add to a time of each source for ns since 1970, 0 where unknown."""
+    known = {e.recording: e.clock_epoch for e in paths.environment if e.clock_epoch is not None}
+    return [known.get(source) or 0 for source in paths.sources]
+
+
+def _format_utc(moment: int) -> str:
+    """Return a time as ``2026-11-21T04:35:27Z``, "" where it is unknown or no date."""
+    if not 0 < moment < _END_OF_DATES:
+        return ""
+    whole = datetime.fromtimestamp(moment // NS_PER_S, UTC).replace(tzinfo=None)
+    return f"{whole.isoformat()}Z"

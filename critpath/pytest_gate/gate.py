@@ -202,19 +202,19 @@ class Gate:
     ) -> Analysis | None:
         """Compare with the baseline, and change it if that was asked for."""
         from critpath import __version__, flow  # noqa: PLC0415 - numpy and the stages
-        from critpath.store import Baseline, load_baseline, save_baseline  # noqa: PLC0415 - numpy
+        from critpath.store import Baseline, make_sessions  # noqa: PLC0415 - numpy
 
         if not file.exists():
-            sessions = flow.make_sessions(parts, _EXECUTIONS)
+            sessions = make_sessions(parts, _EXECUTIONS)
             made = Baseline(sessions, settings["interrupts"], __version__)
-            save_baseline(made, file)
+            made.save(file)
             self.note(f"{file}: made of {made.describe()}")
             return None
         if not (self.update or self.accept):
             normal = _join_parts(_extract([file], settings))
             return flow.compare(normal, _join_parts(parts), settings.for_comparing())
         outcome = flow.update(
-            load_baseline(file),
+            Baseline.load(file),
             file,
             parts,
             settings.for_comparing(),
@@ -225,7 +225,7 @@ class Gate:
         )
         if outcome.baseline is None:
             return outcome.comparison
-        save_baseline(outcome.baseline, file)
+        outcome.baseline.save(file)
         anew = outcome.comparison.verdict != "ok"
         how = "begun anew with" if anew else "has now"
         self.note(f"{file}: {how} {outcome.baseline.describe()}")

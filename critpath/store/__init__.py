@@ -5,11 +5,9 @@ from critpath.doors import hand_on
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from critpath.store.baseline import FORMAT as BASELINE_FORMAT
-    from critpath.store.baseline import load_baseline, save_baseline
     from critpath.store.columns import FORMAT
     from critpath.store.dataset import MANIFEST, Dataset, Part
     from critpath.store.formats import find_format, load_sets
-    from critpath.store.reading import load_paths
     from critpath.store.sessions import Baseline, Session, make_sessions
     from critpath.store.signatures import CountsFile
     from critpath.store.writing import PathsWriter, save_paths

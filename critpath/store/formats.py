@@ -23,15 +23,21 @@ def find_format(path: Path) -> str:
     return "paths" if is_paths_file(path) else "dataset" if is_dataset(path) else ""
 
 
-def load_sets(path: Path, *, interrupts: bool | None = None) -> list[PathSet]:
-    """Load the sets of one of these; their segments as well, unless there are many.
+def load_sets(
+    path: Path,
+    *,
+    interrupts: bool | None = None,
+    resident: int = RESIDENT,
+    later: Path | None = None,
+) -> list[PathSet]:
+    """Load the sets of one of these; their segments as well, unless there are more of them.
 
     A baseline that tells interrupt work apart, or does not, as others do not, is refused;
-    None takes it as it is.
+    None takes it as it is.  A file that is still to get its name is found by that, `later`.
     """
     kind = find_format(path)
     if kind == "paths":
-        return [load_paths(path, resident=RESIDENT)]
+        return [load_paths(path, resident=resident, later=later)]
     if kind == "dataset":
         return Dataset(path).load()
     baseline = load_baseline(path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Final
@@ -12,6 +12,7 @@ import numpy as np
 
 from critpath.errors import UsageError
 from critpath.model import I64, Loss, PathSet
+from critpath.model.paths import begin_dates
 from critpath.model.stacks import own_stack
 from critpath.schema.environment import Environment
 from critpath.schema.notes import NotInBaseline, rename
@@ -58,6 +59,19 @@ class Baseline:
     sessions: tuple[Session, ...]
     interrupts: bool
     version: str
+
+    @classmethod
+    def load(cls, file: Path) -> Baseline:
+        """Load one that was saved, checked in every respect."""
+        from critpath.store.baseline import load_baseline  # noqa: PLC0415 - it imports this
+
+        return load_baseline(file)
+
+    def save(self, file: Path) -> None:
+        """Save it atomically; equal input gives equal bytes."""
+        from critpath.store.baseline import save_baseline  # noqa: PLC0415 - it imports this
+
+        save_baseline(self, file)
 
     def describe(self) -> str:
         """Return what is in it, in a few words."""
@@ -107,10 +121,11 @@ class Baseline:
         return replace(self, sessions=(*kept, *added), version=version), tuple(dropped)
 
 
-def make_sessions(
-    parts: Sequence[PathSet], most: int, find_dates: Callable[[PathSet], Sequence[str]]
-) -> tuple[Session, ...]:
-    """Make a session of every recording: at most so many executions, 0 for all of them."""
+def make_sessions(parts: Sequence[PathSet], most: int) -> tuple[Session, ...]:
+    """Make a session of every recording: at most so many executions of each label, 0 for all.
+
+    Raises UsageError if one recording is there twice.
+    """
     _require_new(parts, (), "")
     sessions = []
     for part, before in map(_drop_left_out_note, anonymize(parts)):
@@ -118,7 +133,7 @@ def make_sessions(
         rows = stratified_sample(part.executions.label, most, make_seed(moments))
         kept = part if len(rows) == len(part) else part.take(rows)
         out = before + len(part) - len(rows)
-        sessions.append(Session(kept, tuple(find_dates(part)), out))
+        sessions.append(Session(kept, tuple(begin_dates(part)), out))
     return tuple(sessions)
 
 

@@ -46,6 +46,7 @@ from critpath.read.metadata.load import read_metadata_bytes
 from critpath.read.metadata.schema import IntegerClass, VarintClass
 from critpath.schema.environment import Environment
 from critpath.store.dataset import DATASET, part_name
+from critpath.store.sessions import make_sessions
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -263,7 +264,7 @@ def saved_seeds() -> None:
             "sha256": hashlib.sha256(parquet).hexdigest(),
         }],
     }  # fmt: skip
-    sessions = flow.make_sessions([paths], 0)
+    sessions = make_sessions([paths], 0)
     small = factory.comparison(normals=8, samples=3, anomalous=1, columns=12)
     for kind, data in (
         ("manifest", json.dumps(MANIFEST_SEED).encode()),

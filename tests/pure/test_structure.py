@@ -155,11 +155,11 @@ WIDER: Final = {
     "detect": 14,
     "graph": 9,
     "record": 17,
-    "report.document": 11,
+    "report.document": 10,
     "report.exports": 6,
     "report.text": 12,
     "signatures": 8,
-    "store": 7,
+    "store": 5,
     "vectors": 9,
 }
 FORBIDDEN_NAMES: Final = {"util", "utils", "common", "helper", "helpers", "misc", "lib"}

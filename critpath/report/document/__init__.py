@@ -5,7 +5,7 @@ from critpath.doors import hand_on
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from critpath.report.document.as_json import load_document, to_json, to_plain
-    from critpath.report.document.comparison import begin_dates, comparison_document
+    from critpath.report.document.comparison import comparison_document
     from critpath.report.document.exploration import exploration_document
     from critpath.report.document.path import (
         path_document,

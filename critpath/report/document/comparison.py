@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from itertools import pairwise, repeat
 from typing import Any, Final, cast
 
@@ -65,6 +64,7 @@ from critpath.model import (
     summarize_machine,
 )
 from critpath.model.details import word_detail
+from critpath.model.paths import begin_dates, find_epochs
 from critpath.report.document.pictures import draw_pictures
 from critpath.report.palette import choose_letters
 from critpath.schema.environment import list_values
@@ -73,12 +73,10 @@ from critpath.text.explanation import describe_cause, find_examined
 from critpath.text.notes import Words, word, word_all
 from critpath.text.page import noun_of_set
 from critpath.text.recognized import identify_all
-from critpath.units import NS_PER_S
 
 # Losses are listed one by one up to here; their sums are always complete.
 _MOST_LOSSES: Final = 200
 _MOST_HOSTS: Final = 1000
-_END_OF_DATES: Final = 253_402_300_800 * NS_PER_S  # the year 10000
 
 
 def comparison_document(comparison: Analysis, *, entries: bool = True) -> ComparisonDocument:
@@ -213,7 +211,7 @@ def describe_set(paths: PathSet) -> SetEntry:
         cpus=list_values(paths.environment, lambda e: e.recorded_cpus),
         profiles=list_values(paths.environment, lambda e: e.recorded_profile),
         commands=list_values(paths.environment, lambda e: e.recorded_command),
-        epochs=_epochs(paths),
+        epochs=find_epochs(paths),
         recorded=begin_dates(paths),
         machine=summarize_machine(paths.environment),
         requests=_account(paths),
@@ -247,29 +245,6 @@ def _account(paths: PathSet) -> AccountEntry | None:
         return None
     names = AccountEntry.__struct_fields__
     return AccountEntry(**{name: sum(getattr(one, name) for one in known) for name in names})
-
-
-def begin_dates(paths: PathSet) -> list[str]:
-    """Return when each source's first execution began (UTC), "" where unknown."""
-    dates = []
-    for source, epoch in enumerate(_epochs(paths)):
-        begins = paths.executions.begin[paths.session == source]
-        dates.append(_format_utc(int(begins.min()) + epoch if epoch and len(begins) else 0))
-    return dates
-
-
-def _epochs(paths: PathSet) -> list[int]:
-    """Return what to add to a time of each source for ns since 1970, 0 where unknown."""
-    known = {e.recording: e.clock_epoch for e in paths.environment if e.clock_epoch is not None}
-    return [known.get(source) or 0 for source in paths.sources]
-
-
-def _format_utc(moment: int) -> str:
-    """Return a time as ``2026-11-21T04:35:27Z``, "" where it is unknown or no date."""
-    if not 0 < moment < _END_OF_DATES:
-        return ""
-    whole = datetime.fromtimestamp(moment // NS_PER_S, UTC).replace(tzinfo=None)
-    return f"{whole.isoformat()}Z"
 
 
 def _tracers(paths: PathSet) -> list[str]:

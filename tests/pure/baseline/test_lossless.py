@@ -17,7 +17,7 @@ from critpath.report.document.comparison import comparison_document
 from critpath.schema.environment import read_environment
 from critpath.store import save_paths
 from critpath.store.baseline import Baseline, load_baseline, save_baseline
-from critpath.store.sessions import anonymize, stratified_sample
+from critpath.store.sessions import anonymize, make_sessions, stratified_sample
 from critpath.text.notes import word_all
 
 QUICK = CompareSettings(permutations=999)
@@ -29,7 +29,7 @@ def saved(paths_of, tmp_path_factory):
 
     def save(*names, most=0):
         file = tmp_path_factory.mktemp("baseline") / "b.json"
-        sessions = flow.make_sessions([paths_of(name) for name in names], most)
+        sessions = make_sessions([paths_of(name) for name in names], most)
         save_baseline(Baseline(sessions, interrupts=True, version="0"), file)
         return file
 

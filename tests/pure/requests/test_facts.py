@@ -18,7 +18,7 @@ from test_requesting import MANIFEST, replayed
 from critpath.errors import UnreadableError
 from critpath.executions.specification import parse_specification
 from critpath.explore.questions import facts_of
-from critpath.flow import compare, make_sessions
+from critpath.flow import compare
 from critpath.model import CriticalPaths, Kind, PathSet, State
 from critpath.model.joining import join_sets
 from critpath.read.recording import Recording
@@ -29,6 +29,7 @@ from critpath.report.exports.exported import read_all_executions
 from critpath.requests.find import find_requests
 from critpath.store import PathsWriter, load_paths, save_paths
 from critpath.store.baseline import Baseline, load_baseline, save_baseline
+from critpath.store.sessions import make_sessions
 
 # Ends of a connection from outside, and both of one between two servers of the machine.
 FRONT, ASKS, SERVES = 1 << 40, 1 << 41, 1 << 42
