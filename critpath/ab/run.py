@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -16,7 +17,7 @@ from critpath.ab.judgement import Judge, tail_blocks
 from critpath.documents import AbBlock, AbCause, AbDocument, AbPlan
 from critpath.documents.base import narrow
 from critpath.errors import CritpathError, UsageError
-from critpath.record import InheritedState, RecordRequest, Reporter, block_order, open_slots
+from critpath.record import InheritedState, RecordRequest, Reporter, SlotRunner
 from critpath.schema.parameters.ab import EVIDENCE
 from critpath.text import ab as text
 from critpath.units import NS_PER_S, format_ns
@@ -79,6 +80,12 @@ class AbRequest(AbPlan, kw_only=True):
         return narrow(AbPlan, self)
 
 
+def block_order(seed: int, block: int) -> Literal["ABBA", "BAAB"]:
+    """Return the order of a block's slots: a fair coin, the same for the same seed."""
+    coin = random.Random(f"{seed}:{block}")  # noqa: S311 - a schedule, not a secret
+    return "ABBA" if coin.random() < 0.5 else "BAAB"
+
+
 def compare_commands(
     request: AbRequest,
     inherited: InheritedState,
@@ -96,7 +103,7 @@ def compare_commands(
     UsageError
         If the time cannot suffice.
     """
-    with open_slots(
+    with SlotRunner.open(
         inherited,
         request.commands,
         prepare=request.prepare,

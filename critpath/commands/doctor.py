@@ -13,8 +13,8 @@ from critpath.commands.declared import flag, option
 from critpath.commands.output import STDOUT, hint, make_console, warn, write_output
 from critpath.commands.settings import Settings
 from critpath.commands.sources import check_inputs
-from critpath.errors import EXIT_INTERNAL, EXIT_OK, CritpathError, UnreadableError
-from critpath.units import plural, safe_text
+from critpath.errors import EXIT_INTERNAL, EXIT_OK, CritpathError
+from critpath.units import safe_text
 
 if TYPE_CHECKING:
     from critpath.record import Leftover, MarkRequests, Preflight, Requirement
@@ -46,28 +46,17 @@ OPTIONS: Final = (
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Look, clean if asked to, and return 0 if a recording can be made here and now."""
-    from critpath.record import (  # noqa: PLC0415 - start-up time
-        check_machine,
-        find_leftovers,
-        remove_leftovers,
-    )
+    from critpath.record import check_machine, clean_up, find_leftovers  # noqa: PLC0415 - start-up time
 
     check_inputs(arguments.directories)
-    unfinished = [d for d in arguments.directories if _is_unfinished(d)]
     done: list[str] = []
     failures: list[CritpathError] = []
     if arguments.clean:
-        # First, as the buffers of a dead recorder on this machine hold a recording's end.
-        remove_leftovers(lambda x, error: _note(x, error, done, failures))
-        _finish([d for d in unfinished if _is_there(d)], done, failures)
-        unfinished = []
+        done, failures = clean_up(arguments.directories)
     asking = _listen()
     found = check_machine(Path.cwd())
-    left = find_leftovers()
-    registered = {Path(x.name) for x in left if x.kind == "recording"}
-    document = _document(
-        found, left, [d for d in unfinished if d.absolute() not in registered], done
-    )
+    left = find_leftovers([] if arguments.clean else arguments.directories)
+    document = _document(found, left, done)
     document["marking"] = _find_marking(asking)
     if arguments.json:
         from critpath.report.document import to_json  # noqa: PLC0415 - start-up time
@@ -105,62 +94,7 @@ def _find_marking(asking: tuple[MarkRequests, float] | None) -> list[dict[str, s
     return [{"program": name, "user": user} for name, user in requests.programs]
 
 
-def _is_unfinished(directory: Path) -> bool:
-    """Return whether a recording waits to be finished; raises UnreadableError for none."""
-    from critpath.model import MANIFEST  # noqa: PLC0415 - start-up time
-    from critpath.model.recording import RECORDING  # noqa: PLC0415 - start-up time
-    from critpath.record import read_manifest  # noqa: PLC0415 - start-up time
-
-    if not (directory / MANIFEST).is_file():
-        raise UnreadableError(
-            f"{directory} is not a recording: it holds no {MANIFEST}",
-            "name the directory that critpath record wrote to",
-        )
-    return read_manifest(directory).state == RECORDING
-
-
-def _is_there(directory: Path) -> bool:
-    """Return whether a recording still has its place: finished, it gets its own name."""
-    from critpath.model import MANIFEST  # noqa: PLC0415 - start-up time
-
-    return (directory / MANIFEST).is_file()
-
-
-def _finish(directories: list[Path], done: list[str], failures: list[CritpathError]) -> None:
-    from critpath.record import finish_recording  # noqa: PLC0415 - start-up time
-
-    for directory in directories:
-        try:
-            finished = finish_recording(directory, lambda _: None)
-        except CritpathError as error:
-            if error.what not in {failure.what for failure in failures}:
-                failures.append(error)
-        else:
-            if finished is not None:
-                runs = plural(finished.runs, "complete run")
-                done.append(f"finished recording {directory}: {runs}")
-
-
-def _note(
-    leftover: Leftover,
-    error: CritpathError | None,
-    done: list[str],
-    failures: list[CritpathError],
-) -> None:
-    if error is not None:
-        failures.append(error)
-        return
-    verb = {"process": "ended", "recording": "finished", "option": "set back"}.get(
-        leftover.kind, "removed"
-    )
-    done.append(f"{verb} {leftover.kind} {leftover.name}")
-
-
-def _document(
-    found: Preflight, left: list[Leftover], unfinished: list[Path], done: list[str]
-) -> dict[str, Any]:
-    from critpath.record import SOURCES, find_obstacles  # noqa: PLC0415 - start-up time
-
+def _document(found: Preflight, left: list[Leftover], done: list[str]) -> dict[str, Any]:
     recorder = found.recorder
     return {
         "format": FORMAT,
@@ -177,14 +111,10 @@ def _document(
         "counting": dict(found.counting),
         "obstacles": [_obstacle(o) for o in found.obstacles],
         "stacks": {
-            name: {"usable": not found, "obstacles": [_obstacle(o) for o in found]}
-            for name in SOURCES
-            for found in [find_obstacles(name)]
+            name: {"usable": not lacking, "obstacles": [_obstacle(o) for o in lacking]}
+            for name, lacking in found.find_stack_sources().items()
         },
-        "leftovers": [
-            *({"kind": x.kind, "name": x.name, "session": x.session} for x in left),
-            *({"kind": "recording", "name": str(d), "session": ""} for d in unfinished),
-        ],
+        "leftovers": [{"kind": x.kind, "name": x.name, "session": x.session} for x in left],
         "cleaned": done,
         "host": dict(found.host),
     }

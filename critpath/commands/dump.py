@@ -114,11 +114,11 @@ def record_always(arguments: argparse.Namespace, settings: Settings) -> int:
     from critpath.commands.record import check_execution, make_budget  # noqa: PLC0415 - as above
     from critpath.record import (  # noqa: PLC0415 - start-up time
         PROFILES,
+        Condition,
         Flight,
         FlightRequest,
         User,
         mark_users,
-        parse_condition,
     )
 
     wrong = [name for name in _OTHERS if getattr(arguments, name)]
@@ -142,7 +142,7 @@ def record_always(arguments: argparse.Namespace, settings: Settings) -> int:
         budget = make_budget(replace(settings, values=asked), commands=False)
     if budget is None:
         raise RuntimeError("there is a default")
-    conditions = tuple(parse_condition(text) for text, _ in settings["when"])
+    conditions = tuple(Condition.parse(text) for text, _ in settings["when"])
     # Who asks for slow marked executions will ask for the paths of those.
     marked = "marker" if any(one.word == "latency" for one in conditions) else ""
     specification = settings["execution"] or marked

@@ -172,10 +172,9 @@ def _refuse_always_options(settings: Settings) -> None:
 def _record_hosts(arguments: argparse.Namespace, settings: Settings) -> int:
     """Record several hosts over ssh; 125 where one of them failed, whatever the others did."""
     from critpath import __version__  # noqa: PLC0415 - start-up time
-    from critpath.record import RemoteRequest, check_hosts, record_hosts  # noqa: PLC0415 - start-up time
+    from critpath.record import RemoteRequest  # noqa: PLC0415 - start-up time
 
     _refuse_hosts_options(arguments)
-    hosts = check_hosts(arguments.hosts)
     options = _host_options(arguments, settings)
     try:
         shlex.split(arguments.remote_command)[0]
@@ -183,7 +182,7 @@ def _record_hosts(arguments: argparse.Namespace, settings: Settings) -> int:
         raise UsageError("--remote-command: no command", "critpath, or sudo critpath") from None
     output = arguments.output or _default_output("hosts")
     request = RemoteRequest(
-        *(hosts, output, arguments.duration, tuple(options)),
+        *(tuple(arguments.hosts.split(",")), output, arguments.duration, tuple(options)),
         command=arguments.remote_command,
         force=arguments.force,
         version=f"critpath {__version__}",
@@ -195,7 +194,7 @@ def _record_hosts(arguments: argparse.Namespace, settings: Settings) -> int:
         warning = what.startswith("warning: ")
         hint(what if warning else f"critpath: {what}", quiet=quiet and not warning)
 
-    fetched, wrong = record_hosts(request, tell, time.sleep)
+    fetched, wrong = request.record(tell, time.sleep)
     for line in wrong:
         hint(f"warning: {line}", quiet=False)
     for name in fetched:
@@ -353,7 +352,7 @@ def _stacks(
     if not asked:
         return ()
     option = "--stacks" if arguments.stacks else "--files"
-    from critpath.record import AUTO, check_stacks, find_obstacles  # noqa: PLC0415 - start-up time
+    from critpath.record import AUTO, Preflight, check_stacks  # noqa: PLC0415 - start-up time
 
     if settings["recorder"] == "counts":
         raise UsageError(
@@ -366,7 +365,7 @@ def _stacks(
         )
     found = check_stacks(asked, machine=not commands)
     if arguments.stacks == AUTO:
-        missing = "" if found else find_obstacles("native")[0].what
+        missing = "" if found else Preflight.find_stack_sources()["native"][0].what
         said = ", ".join(found) or f"none: {missing}"
         hint(f"critpath: stacks: {said}", quiet=settings["quiet"] and bool(found))
     return found

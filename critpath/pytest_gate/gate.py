@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -174,8 +176,6 @@ class Gate:
     def _record(
         self, command: Command, settings: Settings, runs: int, warmup: int, timeout: float
     ) -> Path:
-        from critpath.record import record_in_child  # noqa: PLC0415 - start-up time
-
         words = (
             shlex.split(command) if isinstance(command, str) else [os.fspath(w) for w in command]
         )
@@ -307,3 +307,17 @@ def _join_parts(parts: Sequence[PathSet]) -> PathSet:
     from critpath.model import joining  # noqa: PLC0415 - numpy and the stages
 
     return joining.join_sets(parts)
+
+
+def record_in_child(arguments: Sequence[str]) -> tuple[int, str]:
+    """Run ``critpath record`` and return its exit code, and what was written to stderr.
+
+    It handles signals and adopts orphans of its command: not in a program that has children and
+    signal handlers of its own, as a test runner has.
+    """
+    # -P: a directory called critpath where the tests run is not this package.
+    command = [sys.executable, "-P", "-m", "critpath", "record", *arguments]
+    done = subprocess.run(  # noqa: S603 - our own command
+        command, stderr=subprocess.PIPE, check=False, text=True, errors="replace"
+    )
+    return done.returncode, done.stderr

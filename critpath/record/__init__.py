@@ -6,11 +6,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from critpath.record.budget.control import COMMAND as BUDGET_OF_COMMAND
     from critpath.record.budget.control import Budget
-    from critpath.record.child import record_in_child
-    from critpath.record.cleanup import find_leftovers, remove_leftovers
+    from critpath.record.cleanup import clean_up, find_leftovers
     from critpath.record.counts.counting import COMMAND, MACHINE, Counting
-    from critpath.record.counts.recorder import missing_requirements
-    from critpath.record.flight.conditions import parse_condition
+    from critpath.record.flight.conditions import Condition
     from critpath.record.flight.service import PROFILES, Flight, FlightRequest
     from critpath.record.flight.state import STATE, RunningFlight
     from critpath.record.ftrace.marks import MarkRequests
@@ -26,13 +24,12 @@ if TYPE_CHECKING:
         Reporter,
         Requirement,
     )
-    from critpath.record.recovery import finish_recording
-    from critpath.record.remote import RemoteRequest, check_hosts, record_hosts
+    from critpath.record.remote import RemoteRequest
     from critpath.record.runner import RunResult
     from critpath.record.session import record
     from critpath.record.signals import InheritedState
-    from critpath.record.slots import block_order, open_slots
-    from critpath.record.stacks.sources import AUTO, SOURCES, check_stacks, find_obstacles
+    from critpath.record.slots import SlotRunner
+    from critpath.record.stacks.sources import AUTO, check_stacks
     from critpath.record.user import User, mark_users
     from critpath.record.workload import FAULTS as WORKLOAD_FAULTS
     from critpath.record.workload import plan as plan_workload

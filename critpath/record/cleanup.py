@@ -11,22 +11,26 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
 
-from critpath.errors import CritpathError
+from critpath.errors import CritpathError, UnreadableError
+from critpath.model import MANIFEST
+from critpath.model.recording import RECORDING
 from critpath.record.flight import state as flights
 from critpath.record.identity import SESSION_VARIABLE, is_dead_session
+from critpath.record.manifests import read_manifest
 from critpath.record.recorder import RECORDERS, Leftover
-from critpath.record.recovery import find_unfinished
+from critpath.record.recovery import find_unfinished, finish_recording
 from critpath.record.registry import (
     cleanup_lock,
     read_entries,
     registry_directory,
     remove_unfinished_entries,
 )
+from critpath.units import plural
 from critpath_marks.sessions import owner_of, pid_namespace, start_time
 
 _PATIENCE: Final = 2.0  # seconds a process has to end after SIGTERM
@@ -50,8 +54,69 @@ _ORDER: Final = (
 _ROUNDS: Final = 6
 
 
-def find_leftovers() -> list[Leftover]:
-    """Return everything that dead recorders left, in the order to remove it."""
+def find_leftovers(directories: Sequence[Path] = ()) -> list[Leftover]:
+    """Return everything that dead recorders left, in the order to remove it.
+
+    Of `directories` those wait to be finished that nobody knows any more: moved or copied ones.
+    """
+    unfinished = _list_unfinished(directories)
+    left = _find_own()
+    known = {Path(x.name) for x in left if x.kind == "recording"}
+    return left + [
+        Leftover("recording", str(one), "", partial(_finish, one))
+        for one in unfinished
+        if one.absolute() not in known
+    ]
+
+
+def _finish(directory: Path) -> None:
+    finish_recording(directory, lambda _: None)
+
+
+def _list_unfinished(directories: Sequence[Path]) -> list[Path]:
+    """Return the recordings that wait to be finished; raises UnreadableError for none."""
+    for directory in directories:
+        if not (directory / MANIFEST).is_file():
+            raise UnreadableError(
+                f"{directory} is not a recording: it holds no {MANIFEST}",
+                "name the directory that critpath record wrote to",
+            )
+    return [one for one in directories if read_manifest(one).state == RECORDING]
+
+
+def clean_up(directories: Sequence[Path]) -> tuple[list[str], list[CritpathError]]:
+    """Remove everything that dead recorders left, and finish recordings.
+
+    Returns what was done, in lines, and what failed.
+    """
+    unfinished = _list_unfinished(directories)
+    done: list[str] = []
+    failures: list[CritpathError] = []
+
+    def note(leftover: Leftover, error: CritpathError | None) -> None:
+        verbs = {"process": "ended", "recording": "finished", "option": "set back"}
+        if error is not None:
+            failures.append(error)
+        else:
+            done.append(f"{verbs.get(leftover.kind, 'removed')} {leftover.kind} {leftover.name}")
+
+    # First, as the buffers of a dead recorder on this machine hold a recording's end.
+    remove_leftovers(note)
+    # What was finished has its own name by now.
+    for directory in [one for one in unfinished if (one / MANIFEST).is_file()]:
+        try:
+            finished = finish_recording(directory, lambda _: None)
+        except CritpathError as error:
+            if error.what not in {failure.what for failure in failures}:
+                failures.append(error)
+        else:
+            if finished is not None:
+                runs = plural(finished.runs, "complete run")
+                done.append(f"finished recording {directory}: {runs}")
+    return done, failures
+
+
+def _find_own() -> list[Leftover]:
     found: list[Leftover] = []
     for module in RECORDERS.values():
         # A recorder that cannot look here must not hide what the other one left.

@@ -59,6 +59,13 @@ class Preflight:
     ways: Mapping[str, str] = field(default_factory=dict)
     counting: Mapping[str, bool] = field(default_factory=dict)
 
+    @staticmethod
+    def find_stack_sources() -> dict[str, list[Requirement]]:
+        """Return what can take stacks beside a recording, and what each lacks here."""
+        from critpath.record.stacks.sources import SOURCES, find_obstacles  # noqa: PLC0415 - rare
+
+        return {name: find_obstacles(name) for name in SOURCES}
+
     @property
     def recorder(self) -> str | None:
         """The recorder that ``auto`` takes, None if none can record."""

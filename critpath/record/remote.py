@@ -148,6 +148,58 @@ class RemoteRequest:
     version: str = ""
     probes: bool = True
 
+    def __post_init__(self) -> None:
+        """Refuse what ssh could take for something else than a host."""
+        for host in self.hosts:
+            if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.@:%\[\]-]{0,199}", host):
+                raise UsageError(
+                    f"--hosts: {safe_text(host) or 'nothing'} is not a host name",
+                    "give names that ssh knows, separated by commas: --hosts web,app,db",
+                )
+        names = [directory_of(host) for host in self.hosts]
+        if HOSTS in names:
+            raise UsageError(
+                f"--hosts: {HOSTS} is what the list of hosts is called",
+                "give the host another name in ~/.ssh/config",
+            )
+        if len({*names}) < len(names):
+            raise UsageError("--hosts names a host twice", "name each host once")
+
+    def record(
+        self, tell: Callable[[str], None], wait: Callable[[float], None]
+    ) -> tuple[list[str], list[str]]:
+        """Record on all hosts and fetch what they recorded.
+
+        Parameters
+        ----------
+        tell : callable
+            Told what is being done.
+        wait : callable
+            Waits for so many seconds (0: without end) while all record; it may raise
+            KeyboardInterrupt, which ends the recording and keeps it.
+
+        Returns
+        -------
+        fetched : list of str
+            Directories in the output.
+        wrong : list of str
+            What went wrong, a line each, with the host's name.
+
+        Raises
+        ------
+        UsageError
+            If `output` cannot be written, or may not be replaced.
+        CritpathError
+            If a host cannot be recorded, before anything is.
+        """
+        # Found now, not when all has been recorded.
+        place = OutputDirectory.check(self.output, secrets.token_hex(8), force=self.force)
+        try:
+            place.make()
+            return _record(self, place, tell, wait)
+        finally:
+            place.close()
+
 
 @dataclass
 class _Host:
@@ -311,66 +363,9 @@ class _Host:
             self.listener.join(10)
 
 
-def check_hosts(text: str) -> tuple[str, ...]:
-    """Return the hosts of a list; raises UsageError for what ssh could take for something else."""
-    hosts = tuple(text.split(","))
-    for host in hosts:
-        if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.@:%\[\]-]{0,199}", host):
-            raise UsageError(
-                f"--hosts: {safe_text(host) or 'nothing'} is not a host name",
-                "give names that ssh knows, separated by commas: --hosts web,app,db",
-            )
-    names = [directory_of(host) for host in hosts]
-    if HOSTS in names:
-        raise UsageError(
-            f"--hosts: {HOSTS} is what the list of hosts is called",
-            "give the host another name in ~/.ssh/config",
-        )
-    if len({*names}) < len(names):
-        raise UsageError("--hosts names a host twice", "name each host once")
-    return hosts
-
-
 def directory_of(host: str) -> str:
     """Return what a host's recording is called: its name, without the user."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", host.rpartition("@")[2]).strip("-.") or "host"
-
-
-def record_hosts(
-    request: RemoteRequest, tell: Callable[[str], None], wait: Callable[[float], None]
-) -> tuple[list[str], list[str]]:
-    """Record on all hosts and fetch what they recorded.
-
-    Parameters
-    ----------
-    request : RemoteRequest
-    tell : callable
-        Told what is being done.
-    wait : callable
-        Waits for so many seconds (0: without end) while all record; it may raise
-        KeyboardInterrupt, which ends the recording and keeps it.
-
-    Returns
-    -------
-    fetched : list of str
-        Directories in the output.
-    wrong : list of str
-        What went wrong, a line each, with the host's name.
-
-    Raises
-    ------
-    UsageError
-        If `output` cannot be written, or may not be replaced.
-    CritpathError
-        If a host cannot be recorded, before anything is.
-    """
-    # Found now, not when all has been recorded.
-    place = OutputDirectory.check(request.output, secrets.token_hex(8), force=request.force)
-    try:
-        place.make()
-        return _record(request, place, tell, wait)
-    finally:
-        place.close()
 
 
 def _record(

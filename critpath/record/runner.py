@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Final, Literal
+from typing import Final
 
 from critpath.errors import CritpathError
 from critpath.record._spawn import SpawnError, collect, spawn
@@ -304,11 +304,6 @@ class Runner:
         own = os.getpid()
         self._others = {p.pid for p in found if p.parent == own and p.alive}
         return set(self._others)
-
-
-def block_order(seed: int, block: int) -> Literal["ABBA", "BAAB"]:
-    """Return the order of a block's slots: a fair coin, the same for the same seed."""
-    return "ABBA" if _toss(seed, block) else "BAAB"
 
 
 def draw_pairs(seed: int, pairs: int) -> str:

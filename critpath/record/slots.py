@@ -16,13 +16,11 @@ from typing import Final, Literal
 from critpath.documents import AbBlock
 from critpath.errors import CritpathError
 from critpath.record.machine import make_probes, read_pressures, read_ticks
-from critpath.record.runner import Executable, Runner, block_order, find_executable
+from critpath.record.runner import Executable, Runner, find_executable
 from critpath.record.session import subreaper
 from critpath.record.signals import InheritedState, Signals
 from critpath.record.user import User
 from critpath.units import NS_PER_S
-
-__all__ = ["InheritedState", "SlotRunner", "block_order", "open_slots"]
 
 _PADDING: Final = "CRITPATH_PADDING"
 _PROBES: Final = ("l1", "syscall")  # after each slot: those that take less than 0.1 ms
@@ -30,42 +28,6 @@ _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _MICROSECONDS: Final = 1_000_000
 _MOST_PRINTED: Final = 1 << 20  # bytes of what is printed that a label is looked for in
 _LONGEST_LABEL: Final = 100
-
-
-@contextmanager
-def open_slots(
-    inherited: InheritedState,
-    commands: Sequence[Sequence[str]],
-    *,
-    prepare: str,
-    timeout: float,
-    as_root: bool,
-    show_output: bool,
-    label: str = "",
-) -> Iterator[SlotRunner]:
-    """Get ready to run two commands; signals are taken from here on.
-
-    With ``label``, a regular expression, executions are labelled by what they print.
-
-    Raises CommandError if one of them is not there.
-    """
-    user = User.behind_sudo(inherited.environment, as_root=as_root)
-    programs = [find_executable(command, inherited.environment) for command in commands]
-    nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-    printed = os.memfd_create("critpath-printed") if label else -1
-    said: list[str] = []
-    try:
-        with Signals(inherited, said.append) as signals, subreaper():
-            runner = Runner(inherited, user, signals, said.append)
-            streams = (nothing, -1, -1) if show_output else (nothing, nothing, nothing)
-            yield SlotRunner(
-                runner, signals, dict(zip("AB", programs, strict=True)), prepare, timeout, streams,
-                user, re.compile(os.fsencode(label)) if label else None, printed,
-            )  # fmt: skip
-    finally:
-        os.close(nothing)
-        if label:
-            os.close(printed)
 
 
 @dataclass
@@ -81,6 +43,42 @@ class SlotRunner:
     user: User | None
     label: re.Pattern[bytes] | None = None
     printed: int = -1  # a file in memory that takes what an execution prints
+
+    @classmethod
+    @contextmanager
+    def open(
+        cls,
+        inherited: InheritedState,
+        commands: Sequence[Sequence[str]],
+        *,
+        prepare: str,
+        timeout: float,
+        as_root: bool,
+        show_output: bool,
+        label: str = "",
+    ) -> Iterator[SlotRunner]:
+        """Get ready to run two commands; signals are taken from here on.
+
+        With ``label``, a regular expression, executions are labelled by what they print.
+
+        Raises CommandError if one of them is not there.
+        """
+        user = User.behind_sudo(inherited.environment, as_root=as_root)
+        programs = [find_executable(command, inherited.environment) for command in commands]
+        nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        printed = os.memfd_create("critpath-printed") if label else -1
+        said: list[str] = []
+        try:
+            with Signals(inherited, said.append) as signals, subreaper():
+                runner = Runner(inherited, user, signals, said.append)
+                streams = (nothing, -1, -1) if show_output else (nothing, nothing, nothing)
+                both = dict(zip("AB", programs, strict=True))
+                found = re.compile(os.fsencode(label)) if label else None
+                yield cls(runner, signals, both, prepare, timeout, streams, user, found, printed)
+        finally:
+            os.close(nothing)
+            if label:
+                os.close(printed)
 
     def __post_init__(self) -> None:
         # What the kernel lays out above a program's stack is equally long for both: where the

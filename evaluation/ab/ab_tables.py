@@ -25,8 +25,9 @@ from typing import Any, Final
 import numpy as np
 from scipy import stats
 
+from critpath.ab.run import block_order
 from critpath.record.signals import InheritedState
-from critpath.record.slots import block_order, open_slots
+from critpath.record.slots import SlotRunner
 from critpath.stats.evidence import BlockEvidence, BoundProcess, TailProcess
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
@@ -352,7 +353,7 @@ def measure_cost(blocks: int = 150) -> dict[str, float]:
     """Run `true` in slots of one execution: what passes between executions, and costs us (ms)."""
     between = []
     commands = (("true",), ("true",))
-    with open_slots(
+    with SlotRunner.open(
         InheritedState.capture(),
         commands,
         prepare="",

@@ -20,7 +20,7 @@ from critpath.errors import CritpathError
 from critpath.record.budget import gaps, loop, natural
 from critpath.record.budget.control import Budget
 from critpath.record.flight import dumps, memory, service, state, triggers
-from critpath.record.flight.conditions import parse_condition
+from critpath.record.flight.conditions import Condition
 from critpath.record.flight.service import Flight, FlightRequest, Refusals
 from critpath.record.ftrace import drain, tracefs
 
@@ -81,7 +81,7 @@ class Flown:
             "budget": Budget(more.pop("overhead", 0.5), 1.0, calibrate="off"),
             "keep": 300.0,
             "memory": 8 << 20,
-            "conditions": tuple(map(parse_condition, when)),
+            "conditions": tuple(map(Condition.parse, when)),
             "at_most": 6,
             "dumps": 20,
             "profiles": ("minimal",),

@@ -29,7 +29,7 @@ from critpath.record.counts.groups import (
     remove_group,
 )
 from critpath.record.ftrace import tracefs
-from critpath.record.recorder import CountsRequest
+from critpath.record.recorder import CountsRequest, Requirement
 from critpath.units import NS_PER_S, plural
 
 FORMAT: Final = "critpath/counts/1"
@@ -73,6 +73,13 @@ class Counting:
         Why counting ended before `stop`.
     warnings : list of str
     """
+
+    @staticmethod
+    def find_obstacles() -> list[Requirement]:
+        """Return what counting lacks here."""
+        from critpath.record.counts.recorder import missing_requirements  # noqa: PLC0415 - a circle
+
+        return missing_requirements()
 
     def __init__(
         self,

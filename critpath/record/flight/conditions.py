@@ -69,30 +69,32 @@ class Condition:
         """The signal that is waited for, 0 for none."""
         return int(getattr(signal, f"SIG{self.name}")) if self.word == SIGNAL else 0
 
-
-def parse_condition(text: str) -> Condition:
-    """Return what a text means; raises UsageError, with the list of what there is."""
-    given = " ".join(text.split())
-    word = given.partition(" ")[0]
-    form = _FORMS.get(word)
-    found = form.fullmatch(given) if form is not None else None
-    if found is None:
-        raise _wrong(given, "")
-    if word == LATENCY:
-        limit = _ns(found[2], found[3])
-        if not 0 < limit <= _MOST:
-            raise _wrong(given, "a latency is above 0 and at most an hour")
-        return Condition(word, given, found[1], limit)
-    if word == PRESSURE:
-        limit, window = _ns(found[2], found[3]), _ns(found[4], found[5])
-        if not (_WINDOW[0] <= window <= _WINDOW[1] and 0 < limit < window):
-            raise _wrong(given, "the kernel takes windows of 500ms to 10s, and less within them")
-        return Condition(word, given, found[1], limit, window)
-    if word == OVERHEAD:
-        if float(found[1]) < 1:
-            raise _wrong(given, "less than once the budget is as it should be")
-        return Condition(word, given, limit=float(found[1]))
-    return Condition(word, given, found[1] if word == SIGNAL else "")
+    @classmethod
+    def parse(cls, text: str) -> Condition:
+        """Return what a text means; raises UsageError, with the list of what there is."""
+        given = " ".join(text.split())
+        word = given.partition(" ")[0]
+        form = _FORMS.get(word)
+        found = form.fullmatch(given) if form is not None else None
+        if found is None:
+            raise _wrong(given, "")
+        if word == LATENCY:
+            limit = _ns(found[2], found[3])
+            if not 0 < limit <= _MOST:
+                raise _wrong(given, "a latency is above 0 and at most an hour")
+            return cls(word, given, found[1], limit)
+        if word == PRESSURE:
+            limit, window = _ns(found[2], found[3]), _ns(found[4], found[5])
+            if not (_WINDOW[0] <= window <= _WINDOW[1] and 0 < limit < window):
+                raise _wrong(
+                    given, "the kernel takes windows of 500ms to 10s, and less within them"
+                )
+            return cls(word, given, found[1], limit, window)
+        if word == OVERHEAD:
+            if float(found[1]) < 1:
+                raise _wrong(given, "less than once the budget is as it should be")
+            return cls(word, given, limit=float(found[1]))
+        return cls(word, given, found[1] if word == SIGNAL else "")
 
 
 def _ns(number: str, unit: str) -> int:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from critpath.record.flight.conditions import parse_condition
+from critpath.record.flight.conditions import Condition
 from critpath.record.flight.dumps import find_dumps
 from critpath.record.flight.triggers import Triggers
 
@@ -163,7 +163,7 @@ def test_it_ends_as_it_is_asked_to_and_leaves_what_it_made(
 def test_the_kernel_tells_which_process_failed(
     start: Callable[..., Any], wait_for: Callable[..., Any], tmp_path: Path
 ) -> None:
-    triggers = Triggers([parse_condition("exit != 0")])
+    triggers = Triggers([Condition.parse("exit != 0")])
     # Not a process of ours: that a dump fails is no reason for another.
     shell = start("sh", "-c", "sh -c 'echo $$; exit 3'; exit 0", cwd=tmp_path)
     failing = int(shell.read_out())

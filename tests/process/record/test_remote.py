@@ -141,7 +141,7 @@ def test_an_interrupt_ends_the_recording_and_a_second_says_where_it_will_be(
 
     def ask(*hosts):
         request = remote.RemoteRequest(hosts, tmp_path / "o", 0.0, (), probes=False)
-        return remote.record_hosts(request, lambda _: None, interrupt)
+        return request.record(lambda _: None, interrupt)
 
     hosts = ("wait", "wait2")
     assert ask(*hosts) == (["wait", "wait2"], [])

@@ -11,10 +11,9 @@ from pure.ab.asked import request_of
 
 from critpath.ab import run as pipeline_ab
 from critpath.ab.judgement import Judge
-from critpath.ab.run import TracedSlots, judge_again
+from critpath.ab.run import TracedSlots, block_order, judge_again
 from critpath.documents import AbBlock, AbPlan
 from critpath.record.runner import RunResult
-from critpath.record.slots import block_order
 from critpath.report.document.as_json import load_document, to_json
 
 
@@ -366,7 +365,8 @@ class Said:
 
 
 def compared(monkeypatch, slots, **options):
-    monkeypatch.setattr(pipeline_ab, "open_slots", lambda *_, **__: contextlib.nullcontext(slots))
+    opened = lambda *_, **__: contextlib.nullcontext(slots)  # noqa: E731 - one line
+    monkeypatch.setattr(pipeline_ab.SlotRunner, "open", opened)
     said = Said()
     request = request_of(every_block=True, **options)
     return pipeline_ab.compare_commands(request, None, said), said

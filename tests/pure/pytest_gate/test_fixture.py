@@ -18,13 +18,13 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "hosts"))
 
 from record import write_split
 
-import critpath.pytest_gate.gate
 from critpath import flow
 from critpath.commands import main
 from critpath.commands.parser import build_parser, given_settings
 from critpath.commands.settings import FLYING
 from critpath.model.recording import HOSTS_FORMAT
-from critpath.record import child, preflight
+from critpath.pytest_gate import gate
+from critpath.record import preflight
 from critpath.record.recorder import Requirement
 from critpath.store import load_paths, save_paths
 
@@ -105,7 +105,7 @@ def recorder(monkeypatch, recordings):
         inside = [s / "p.parquet" if (s / "p.parquet").exists() else s for s in sources]
         return extract(inside, **options)
 
-    monkeypatch.setattr(child, "record_in_child", record)
+    monkeypatch.setattr(gate, "record_in_child", record)
     monkeypatch.setattr(flow, "extract_each", from_inside)
     monkeypatch.setattr(
         preflight,
@@ -302,7 +302,7 @@ def test_text_of_a_trace_is_safe(project):
 def test_it_costs_nothing_until_it_is_used():
     [found] = [e for e in entry_points(group="pytest11") if e.name == "critpath"]
     assert found.value == "critpath.pytest_gate"
-    tree = ast.parse(Path(critpath.pytest_gate.__file__).read_text(encoding="utf-8"))
+    tree = ast.parse(Path(str(gate.__file__)).with_name("__init__.py").read_text(encoding="utf-8"))
     tops = {
         (node.module or "") if isinstance(node, ast.ImportFrom) else node.names[0].name
         for node in tree.body

@@ -26,7 +26,7 @@ from critpath.record.budget.control import Budget, Control, Reading
 from critpath.record.budget.gaps import read_journal
 from critpath.record.flight import live as live_module
 from critpath.record.flight import memory, state
-from critpath.record.flight.conditions import CONDITIONS, parse_condition
+from critpath.record.flight.conditions import CONDITIONS, Condition
 from critpath.record.flight.dumps import (
     Dump,
     Trigger,
@@ -61,7 +61,7 @@ from critpath_marks.sessions import new_session_name
     ],
 )
 def test_conditions_are_parsed(text: str, word: str, name: str, limit: float) -> None:
-    found = parse_condition(text)
+    found = Condition.parse(text)
     assert (found.word, found.name, found.limit) == (word, name, limit)
     assert found.signal == (signal.SIGUSR2 if word == "signal" else 0)
 
@@ -71,7 +71,7 @@ def test_anything_else_is_refused_with_the_list_of_words(text: str) -> None:
     known = any(text.split()[:1] == [word] for word in CONDITIONS)
     if not known:
         with pytest.raises(UsageError) as error:
-            parse_condition(text)
+            Condition.parse(text)
         assert all(form in error.value.do for form in CONDITIONS.values())
 
 

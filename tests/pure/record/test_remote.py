@@ -7,6 +7,7 @@ import json
 import stat
 import tarfile
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +16,7 @@ from critpath.commands import main
 from critpath.commands import record as verb
 from critpath.errors import UsageError
 from critpath.record import remote
-from critpath.record.remote import check_hosts, directory_of, unpack
+from critpath.record.remote import RemoteRequest, directory_of, unpack
 from tests.played.hosts import MANIFEST, PlayedHost, PlayedNetwork
 from tests.played.processes import Clock
 
@@ -148,7 +149,7 @@ def test_a_recording_that_is_interrupted(tmp_path, network, monkeypatch, times):
     if times == 2:
         monkeypatch.setattr(remote, "_join", join_after(join))
     request = remote.RemoteRequest(("web",), tmp_path / "o", 0.0, (), probes=False)
-    fetched, wrong = remote.record_hosts(request, lambda _: None, wait)
+    fetched, wrong = request.record(lambda _: None, wait)
     assert "--duration 86400" in hosts.calls["web"][-1]
     if times == 1:
         assert (fetched, wrong) == (["web"], [])
@@ -228,7 +229,7 @@ def test_a_place_that_cannot_be_written_is_refused_before_a_host_is_asked(
 )
 def test_hosts_that_ssh_could_take_for_something_else(text):
     with pytest.raises(UsageError):
-        check_hosts(text)
+        RemoteRequest(tuple(text.split(",")), Path("out"), 0.0, ())
 
 
 def test_names_of_directories():

@@ -14,7 +14,7 @@ import pytest
 
 from critpath.errors import CritpathError
 from critpath.record.flight import triggers as module
-from critpath.record.flight.conditions import parse_condition
+from critpath.record.flight.conditions import Condition
 from critpath.record.flight.live import MARKER, PROCESS, Execution
 from critpath.record.flight.triggers import Triggers
 
@@ -40,7 +40,7 @@ def pressure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def test_pressure_is_told_by_the_kernel(pressure: Path) -> None:
-    triggers = Triggers([parse_condition(MEMORY)])
+    triggers = Triggers([Condition.parse(MEMORY)])
     triggers.register(select.poll())
     assert pressure.read_text().startswith("some 150000 1000000\0")
     [file] = triggers._pressure
@@ -63,7 +63,7 @@ def test_where_the_kernel_does_not_tell_it_is_looked_at(
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(module, "_open_pressure", refuse)
-    triggers = Triggers([parse_condition(MEMORY)])
+    triggers = Triggers([Condition.parse(MEMORY)])
     found = []
     for total in (100_000, 149_000, 301_000, 302_000):
         pressure.write_text(f"some avg10=1.00 avg60=2.00 avg300=3.00 total={1000 + total}\n")
@@ -82,7 +82,7 @@ def test_a_kernel_without_pressure_is_named(
 ) -> None:
     pressure.unlink()
     with pytest.raises(CritpathError, match="does not tell pressure here") as found:
-        Triggers([parse_condition(MEMORY)])
+        Triggers([Condition.parse(MEMORY)])
     assert "psi=1" in found.value.do
 
     def refuse(_: int) -> socket.socket:
@@ -90,7 +90,7 @@ def test_a_kernel_without_pressure_is_named(
 
     monkeypatch.setattr(module, "listen", refuse)
     with pytest.raises(CritpathError, match="the kernel does not tell"):
-        Triggers([parse_condition("exit != 0")])
+        Triggers([Condition.parse("exit != 0")])
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def exits(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Triggers, socket.so
     ours, kernel = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
     ours.setblocking(False)
     monkeypatch.setattr(module, "listen", lambda _: ours)
-    made = Triggers([parse_condition("exit != 0")])
+    made = Triggers([Condition.parse("exit != 0")])
     yield made, kernel
     made.close()
     kernel.close()
@@ -130,7 +130,7 @@ def test_a_process_that_fails_is_told_with_its_code(
 
 
 def test_the_slowest_execution_of_a_kind_is_told() -> None:
-    triggers = Triggers([parse_condition("latency checkout > 250ms")])
+    triggers = Triggers([Condition.parse("latency checkout > 250ms")])
     assert triggers.watches_marks
     ended = [
         Execution(MARKER, "checkout", "a", 0, 251_000_000),
@@ -144,7 +144,7 @@ def test_the_slowest_execution_of_a_kind_is_told() -> None:
 
 
 def test_losses_and_costs_are_told_by_counts() -> None:
-    triggers = Triggers([parse_condition("loss"), parse_condition("overhead > 2x")])
+    triggers = Triggers([Condition.parse("loss"), Condition.parse("overhead > 2x")])
     assert not triggers.watches_marks
     assert triggers.signalled(12) is None
     found = [

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from critpath.record.slots import block_order
+from critpath.ab.run import block_order
 from critpath.schema.parameters.ab import EVIDENCE
 from critpath.stats import evidence
 from critpath.stats.evidence import (
