@@ -444,7 +444,7 @@ def paths_of(extracted: Callable[..., Path]) -> Callable[..., PathSet]:
 
     @cache
     def load_once(name: str, execution: str = REQUESTS) -> PathSet:
-        from critpath.store import load_paths  # noqa: PLC0415 - not for every test
+        from critpath.store.reading import load_paths  # noqa: PLC0415 - not for every test
 
         return load_paths(extracted(name, execution))
 

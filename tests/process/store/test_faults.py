@@ -129,7 +129,8 @@ def operations(place: Path, extract: Path) -> dict[str, Work]:
     """Return what is tried: exit codes tell whether it says that it was done."""
     from critpath.commands import main  # noqa: PLC0415 - in the other process
     from critpath.files import atomic_directory  # noqa: PLC0415
-    from critpath.store import Dataset, load_paths, save_paths  # noqa: PLC0415
+    from critpath.store import Dataset, save_paths  # noqa: PLC0415
+    from critpath.store.reading import load_paths  # noqa: PLC0415
 
     paths = load_paths(extract)
 

@@ -14,7 +14,8 @@ import pytest
 from critpath import flow
 from critpath.commands import main
 from critpath.schema.environment import Environment, read_environment
-from critpath.store import load_paths, save_paths
+from critpath.store import save_paths
+from critpath.store.reading import load_paths
 from critpath.store.sessions import stratified_sample
 
 SPECIFICATION = "events:app:request_begin,app:request_end,key=id"
@@ -183,7 +184,7 @@ def test_a_damaged_baseline(run, tmp_path):
 
 
 def test_other_machines_are_a_warning_and_strictly_no_verdict(run, tmp_path, extracted):
-    from critpath.store import load_paths  # noqa: PLC0415 - near its use
+    from critpath.store.reading import load_paths  # noqa: PLC0415 - near its use
 
     other = load_paths(extracted("normal-2"))
     environment = tuple(

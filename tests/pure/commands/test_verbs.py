@@ -15,7 +15,8 @@ import pytest
 from critpath.commands.demo import MARKER
 from critpath.errors import InconclusiveError, UnreadableError
 from critpath.model import Loss, PathSet
-from critpath.store import load_paths, save_paths
+from critpath.store import save_paths
+from critpath.store.reading import load_paths
 
 # -------------------------------------------------------------------- compare
 

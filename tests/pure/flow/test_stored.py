@@ -30,7 +30,7 @@ def stored(sets, tmp_path_factory):
         patch.setattr("critpath.store.writing.GROUP_EXECUTIONS", 7)
         for name, one in zip(NAMES, sets, strict=True):
             store.save_paths(one, home / name)
-    return [store.load_paths(home / name, resident=0) for name in NAMES]
+    return [load_paths(home / name, resident=0) for name in NAMES]
 
 
 @pytest.mark.parametrize("options", [{}, {"vector": "state"}, {"msa": "joint"}])

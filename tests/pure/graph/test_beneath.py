@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from critpath.graph.critical_path import find_states
 from critpath.model import Block, BlockList, CriticalPaths, Executions, PathSet, State
 from critpath.report.explore.sketches import DOINGS, draw_sketches
-from critpath.store import load_paths, save_paths
+from critpath.store import save_paths
+from critpath.store.reading import load_paths
 
 NO = np.zeros(0, np.int64)
 STATES = (State.RUN, State.WAIT_CPU, State.WAIT_NET)

@@ -26,7 +26,8 @@ from critpath.model.recording import HOSTS_FORMAT
 from critpath.pytest_gate import gate
 from critpath.record import preflight
 from critpath.record.recorder import Requirement
-from critpath.store import load_paths, save_paths
+from critpath.store import save_paths
+from critpath.store.reading import load_paths
 
 pytest_plugins = ["pytester"]
 

@@ -27,8 +27,9 @@ from critpath.report.document.comparison import comparison_document
 from critpath.report.document.redaction import redact
 from critpath.report.exports.exported import read_all_executions
 from critpath.requests.find import find_requests
-from critpath.store import PathsWriter, load_paths, save_paths
+from critpath.store import PathsWriter, save_paths
 from critpath.store.baseline import Baseline, load_baseline, save_baseline
+from critpath.store.reading import load_paths
 from critpath.store.sessions import make_sessions
 
 # Ends of a connection from outside, and both of one between two servers of the machine.

@@ -15,7 +15,8 @@ import pytest
 import critpath
 from critpath.commands import main
 from critpath.model.paths import find_crossings
-from critpath.store import load_paths, save_paths
+from critpath.store import save_paths
+from critpath.store.reading import load_paths
 
 HOSTS = Path(__file__).parents[2] / "hosts"
 ARCHIVE = Path(__file__).parents[3] / "fixtures/hosts/outer-3-8.tar.xz"

@@ -27,8 +27,9 @@ from critpath.model import (
     join_paths,
     join_stored,
 )
-from critpath.store import MANIFEST, Dataset, Part, PathsWriter, load_paths, save_paths
+from critpath.store import MANIFEST, Dataset, Part, PathsWriter, save_paths
 from critpath.store.dataset import is_dataset, part_name
+from critpath.store.reading import load_paths
 from critpath.store.writing import GROUP_EXECUTIONS
 
 COLUMNS = ("begin", "end", "state", "detail", "comm", "tid", "host", "cpu", "lossy")

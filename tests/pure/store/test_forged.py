@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from critpath.errors import UnreadableError
-from critpath.store import load_paths
 from critpath.store.columns import (
     EXECUTION,
     FIRST,
@@ -21,7 +20,7 @@ from critpath.store.columns import (
     SEGMENT,
     arrow_schema,
 )
-from critpath.store.reading import DamagedError, check_pages
+from critpath.store.reading import DamagedError, check_pages, load_paths
 
 MIB = 1 << 20
 NOTHING = {"string": "", "bool": False}

@@ -22,9 +22,9 @@ from critpath.model import CriticalPaths, Executions, Loss, PathSet, State
 from critpath.model.joining import join_sets
 from critpath.model.stacks import read_stack
 from critpath.schema.environment import Environment
-from critpath.store import FORMAT, PathsWriter, load_paths, save_paths
+from critpath.store import FORMAT, PathsWriter, save_paths
 from critpath.store.columns import DETAILS, SEGMENTS, arrow_schema
-from critpath.store.reading import is_paths_file
+from critpath.store.reading import is_paths_file, load_paths
 
 STRINGS = ("", "virtio0-req.0", "worker-1", "kw\u202eorker", "\u0000", "a'\"</script>")
 
