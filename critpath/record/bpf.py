@@ -214,18 +214,6 @@ def count_misses(program: int) -> int:
     return int(_INFO.unpack(info.raw)[0])
 
 
-def program_ids() -> set[int]:
-    """Return the ids of all programs in the kernel."""
-    found: set[int] = set()
-    last = 0
-    while True:
-        buffer = ctypes.create_string_buffer(struct.pack("<II", last, 0).ljust(128, b"\0"), 128)
-        if _libc().syscall(_NUMBERS[platform.machine()], PROG_NEXT_ID, buffer, 128) < 0:
-            return found
-        last = int.from_bytes(buffer.raw[4:8], "little")
-        found.add(last)
-
-
 def map_memory(array: int, size: int) -> mmap.mmap:
     """Map a mappable array for reading."""
     return mmap.mmap(array, size, mmap.MAP_SHARED, mmap.PROT_READ)

@@ -221,24 +221,26 @@ def _by_counts(
     here = rates(sample, terms) - rates(normal, terms)
     found = []
     for place, one in enumerate(order[:best].tolist()):
-        explained: list[MatchedTermEntry] = []
-        if place == 0:
-            same = [e for e in kept if e.label == labels[one]]
-            there = np.mean(
-                [rates(e.counts, terms) - rates(e.normal, terms) for e in same if e.normal],
-                axis=0,
-            )
-            both = np.sign(here) * np.sign(there) * np.sqrt(np.abs(here * there))
-            rows = np.argsort(-both, kind="stable")[:_SHOWN].tolist()
-            explained = [
-                MatchedTermEntry(terms[at], float(here[at]), float(there[at]), float(both[at]))
-                for at in rows
-                if both[at] > 0
-            ]
+        same = [] if place else [e for e in kept if e.label == labels[one]]
+        explained = _explain(here, same, terms)
         found.append(_incident(labels[one], incidents, "counts", float(mean[one]), explained))
     places = [incidents.index(entry) for entry in kept]
     vectors = dict(zip(places, stored, strict=True))
     return found, vectors | {len(incidents): mine}, left_out
+
+
+def _explain(here: F64, same: Sequence[Entry], terms: Sequence[str]) -> list[MatchedTermEntry]:
+    """Return the terms that differ alike here and in incidents of one label."""
+    rises = [rates(e.counts, terms) - rates(e.normal, terms) for e in same if e.normal]
+    if not rises:
+        return []
+    there = np.mean(rises, axis=0)
+    both = np.sign(here) * np.sign(there) * np.sqrt(np.abs(here * there))
+    return [
+        MatchedTermEntry(terms[at], float(here[at]), float(there[at]), float(both[at]))
+        for at in np.argsort(-both, kind="stable")[:_SHOWN].tolist()
+        if both[at] > 0
+    ]
 
 
 def _incident(

@@ -101,13 +101,6 @@ class Exceedances:
             self.threshold = np.quantile(np.concatenate(self._seen, axis=1), self._quantile, axis=1)
         return found
 
-    def share_above(self) -> tuple[float, float]:
-        """Return A's and B's mean shares above the thresholds that held, of the first series."""
-        if not self.shares:
-            return 0.0, 0.0
-        a, b = (math.fsum(float(s[side][0]) for s in self.shares) for side in (0, 1))
-        return a / len(self.shares), b / len(self.shares)
-
 
 class TailProcess:
     """Evidence against "B over the allowed factor exceeds the quantile no more often than A"."""

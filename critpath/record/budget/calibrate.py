@@ -25,7 +25,6 @@ from critpath.record.dirfd import open_dir
 from critpath.untrusted import load_json
 
 AUTO, AGAIN, NEVER = "auto", "again", "off"
-CHOICES: Final = (AUTO, AGAIN, NEVER)
 
 # Where nothing was measured: more than was seen on any machine that is not emulated (ns).
 TABLE: Final = Costs(

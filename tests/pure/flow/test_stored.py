@@ -12,6 +12,7 @@ from critpath.flow import _join_parts
 from critpath.model import CompareSettings, State, StoredPaths, join_paths
 from critpath.report.document.as_json import to_json
 from critpath.report.document.comparison import comparison_document
+from critpath.store.reading import load_paths
 from critpath.vectors.table import ALPHABETS, Coder, vector_table, vectors_of, with_like_states
 
 NAMES = ("normal", "sample-lock")

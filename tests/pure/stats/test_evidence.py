@@ -233,7 +233,6 @@ def test_a_threshold_counts_only_what_comes_after_it():
     assert counts.add(low, high) is None
     below, above = counts.add(low, high)
     assert (below[0], above[0]) == (0, 2)
-    assert counts.share_above() == (0.0, 1.0)
 
 
 def test_blocks_to_go():
