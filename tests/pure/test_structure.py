@@ -159,7 +159,6 @@ WIDER: Final = {
     "report.exports": 6,
     "report.text": 12,
     "signatures": 8,
-    "store": 5,
     "vectors": 9,
 }
 FORBIDDEN_NAMES: Final = {"util", "utils", "common", "helper", "helpers", "misc", "lib"}
@@ -560,7 +559,8 @@ READERS: Final = {
         ),
         *("flow.py:rebase_paths", "model/paths.py:kind_of"),
     ),
-    "names that kernels and tracers give: events, system calls, devices, threads": (
+    "names that kernels and tracers give: events, system calls, devices, releases": (
+        "model/task_states.py",
         *("timeline/contexts.py", "timeline/after_gaps.py:_call_name", "requests/slices.py"),
         *("detect/machine.py:is_helper", "graph/resources.py:_find_disk_parts", "clocks/align.py"),
         *("requests/find.py", "requests/calls.py", "requests/implicit.py"),
