@@ -8,6 +8,7 @@ import re
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
+from typing import Final
 
 import duckdb
 import nanoarrow
@@ -323,6 +324,30 @@ def test_names_of_vectors_need_no_quotes_anywhere():
     ]
     assert len({name.lower() for name in names}) == len(names)
     assert all(name.isidentifier() and name.isascii() for name in names)
+
+
+# Tables that are no columns of their own, and what a row of theirs is made of.
+BY_HAND: Final = {
+    "Alignment": "a row per segment, of rectangles with gaps",
+    "Counts": "a row per document and term: documents' columns, repeated",
+    "Events": "classes of events, each in three columns",
+    "FactTable": "facts that executions have",
+    "PathSet": "paths and executions",
+    "Signatures": "as Counts",
+    "Timelines": "intervals and their workers",
+    "VectorTable": "symbols that executions have",
+}
+
+
+def test_who_says_columns_by_hand_has_a_reason():
+    for file in MODEL.glob("*.py"):
+        import_module(f"critpath.model.{file.stem}")
+    kinds = [Table]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    ours = [kind for kind in kinds if kind.__module__.startswith("critpath.")]
+    hand = {kind.__name__ for kind in ours if "table_columns" in vars(kind)}
+    assert hand - {"Table", "Rows", "Records"} == {*BY_HAND}
 
 
 def test_what_is_declared_is_what_other_programs_get(tables):
