@@ -128,6 +128,25 @@ CASES: Final = (
         runs=3,
         small=f"{_ASK} /shop?n=3 8231 10 page",
     ),
+    # The same behind one tier or two.
+    *(
+        Case(
+            f"tiers-{tier}",
+            "nplus1",
+            f"PYTHON HERE/kinds.py line '{tier} 1' {port}",
+            f"PYTHON HERE/kinds.py line '{tier} 15' {port}",
+            f"{tier} asks {ends[0]} 15 times instead of once",
+            (("|".join(ends), TIMES),),
+            (("|".join(ends),), (tier, TIMES), (tier, RAN)),
+            runs=3,
+            small=f"PYTHON HERE/kinds.py line '{tier} 4' {port}",
+        )
+        for tier, port, ends in (
+            ("portal", 8261, ("users", "table")),
+            ("api", 8265, ("cache",)),
+            ("shop", 8268, ("store",)),
+        )
+    ),
     # All of one's own threads or children woken for a job of one.
     _c(
         "epollherd",

@@ -50,5 +50,17 @@ printf 'set k 0 0 1\r\nv\r\nquit\r\n' | timeout 2 bash -c 'exec 3<>/dev/tcp/127.
 psql -q -h $PG -p 5497 -U postgres -c "create table if not exists t(id int primary key, n int);
   insert into t values (1, 0), (2, 0) on conflict do nothing"
 start billing python3 "$P/kinds.py" hold-row
+# Chains of tiers (tier.c).
+gcc -O2 -pthread -o "$DIR/bin/tier" "$P/tier.c"
+start table "$DIR/bin/tier" table 8264
+start users perl "$P/tier.pl" users 8263 8264
+start portal node "$P/tier.js" portal 8262 8263
+start gate "$DIR/bin/tier" gate 8261 8262
+start cache node "$P/tier.js" cache 8267
+start api "$DIR/bin/tier" api 8266 8267
+start edge perl "$P/tier.pl" edge 8265 8266
+start store "$DIR/bin/tier" store 8270
+start shop perl "$P/tier.pl" shop 8269 8270
+start web node "$P/tier.js" web 8268 8269
 start jackd "$DIR/bin/jackd"
 HOG_FLAG=/dev/shm/critpath-batch start batchd "$DIR/bin/batchd"

@@ -215,6 +215,19 @@ def run_ask(path: str, port: int, count: int, label: str) -> None:
         time.sleep(0.002)
 
 
+def run_line(line: str, port: int) -> None:
+    """Send a line to a chain of servers (tier.c), ten times."""
+    with socket.create_connection(("127.0.0.1", port)) as c:
+        for key in range(-3, 10):
+            if key >= 0:
+                mark("begin", "page", key)
+            c.sendall(f"{line}\n".encode())
+            c.recv(10)
+            if key >= 0:
+                mark("end", "page", key)
+            time.sleep(0.002)
+
+
 def run_mixed(*, slow: bool) -> None:  # noqa: ARG001 - the hog is what changes
     """Ask redis (on cpu 0) and nginx (on cpu 1) by turns."""
     os.sched_setaffinity(0, {0})
@@ -266,6 +279,8 @@ def main() -> None:
         hold_row()
     elif what == "ask":
         run_ask(given[0], int(given[1]), int(given[2]), given[3])
+    elif what == "line":
+        run_line(given[0], int(given[1]))
     else:
         globals()[f"run_{what}"](slow=given[0] != "a")
     sys.stdout.flush()
