@@ -503,16 +503,16 @@ def find_probability(
     excess: float,
     decisive: bool,
 ) -> float | None:
-    """Return how likely a cause is the one, None for what takes less time."""
+    """Return how many of the causes with as much evidence are right, None for what takes less."""
     if math.fsum(m.finding.contribution for m in members) <= 0 or excess <= 0:
         return None
     known = find_evidence(
         *(members, reason, counts), examined=examined, excess=excess, decisive=decisive
     )
-    logit = EVIDENCE.intercept + math.fsum(
-        getattr(EVIDENCE, name) * value for name, value in known._asdict().items()
-    )
-    return 1 / (1 + math.exp(-logit))
+    evidence = math.fsum(getattr(EVIDENCE, name) * value for name, value in known._asdict().items())
+    if evidence >= EVIDENCE.likely:
+        return EVIDENCE.likely_right
+    return EVIDENCE.possible_right if evidence >= EVIDENCE.possible else EVIDENCE.unlikely_right
 
 
 # Which findings share a cause.
@@ -789,7 +789,8 @@ def pair_offsetting(findings: Sequence[Finding]) -> dict[int, int]:
             other = min(rivals, key=by_size)
             running[f.position].remove(other)
             thread = abs(whole[f.position, findings[other].role])
-            if thread >= abs(f.contribution):
+            # The other stands for both where both together go its way, too.
+            if max(thread, abs(findings[other].contribution)) >= abs(f.contribution):
                 pairs[place] = other
             else:
                 pairs[other] = place

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, median, stdev
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -332,7 +332,7 @@ def _costs(one: PathSet, codes: Sequence[int], symbols: Sequence[Symbol]) -> dic
     paths = one.paths
     lengths = (paths.end - paths.begin).tolist()
     costs: defaultdict[Step, _Cost] = defaultdict(_Cost)
-    within: tuple[_Trip, ...] = ()
+    within: _Trip | None = None
     lead: defaultdict[object, dict[Symbol, int]] = defaultdict(dict)
     back: dict[object, Step] = {}  # what a thread that waits for a cpu comes back from
     threads = list(zip(paths.tid.tolist(), paths.host.tolist(), strict=True))
@@ -341,16 +341,16 @@ def _costs(one: PathSet, codes: Sequence[int], symbols: Sequence[Symbol]) -> dic
     for thread, code, ns, now, rival in zip(threads, codes, lengths, trips, taken, strict=True):
         symbol = symbols[code]
         here = thread if symbol.role else None
-        for depth, trip in enumerate(now):
-            if depth >= len(within) or within[depth] is not trip:
-                caller = now[depth - 1].thread if depth else None
+        if now is not within:
+            common = _leave(within, now, costs)
+            entered = [*_go_outwards(now, common)]
+            within = now
+            for trip in reversed(entered):
+                caller = trip.outer.thread if trip.outer else None
                 costs[trip.step].leads.append(lead.pop(caller, {}))
                 back[caller] = trip.step
-        within = now
-        for trip in within:
-            costs[trip.step].time[symbol] += ns
-            if trip.step.role == symbol.role:
-                costs[trip.step].content[symbol] += ns
+        if within is not None:
+            within.time[symbol] = within.time.get(symbol, 0) + ns
         step, content = (Step(None, rival), Symbol(State.RUN, rival)) if rival else (None, symbol)
         if symbol.state not in INTERFERENCE | RUNNING:
             step = Step.of(symbol)
@@ -364,28 +364,74 @@ def _costs(one: PathSet, codes: Sequence[int], symbols: Sequence[Symbol]) -> dic
         elif symbol.state in RUNNING:
             back.pop(here, None)
             lead[here][symbol] = lead[here].get(symbol, 0) + ns
+    _leave(within, None, costs)
     return dict(costs)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class _Trip:
+    """A stretch in which a path is in a thread that another waits for, or beyond it.
+
+    ``way`` are the roles from the outermost on, each once.
+    """
+
     thread: object
     step: Step
+    outer: _Trip | None
+    depth: int
+    way: tuple[str, ...]
+    time: dict[Symbol, int] = field(default_factory=dict)
+
+
+def _go_outwards(trip: _Trip | None, until: _Trip | None = None) -> Iterator[_Trip]:
+    """Yield a trip and those that it is within, the innermost first."""
+    while trip is not None and trip is not until:
+        yield trip
+        trip = trip.outer
+
+
+def _leave(within: _Trip | None, to: _Trip | None, costs: Mapping[Step, _Cost]) -> _Trip | None:
+    """Count what trips took that are over, and return the one that goes on."""
+    while within is not None and (to is None or within.depth > to.depth):
+        within = _end_trip(within, costs)
+    outer = to
+    while outer is not None and within is not None and outer.depth > within.depth:
+        outer = outer.outer
+    while within is not outer and within is not None and outer is not None:
+        within, outer = _end_trip(within, costs), outer.outer
+    return within
+
+
+def _end_trip(trip: _Trip, costs: Mapping[Step, _Cost]) -> _Trip | None:
+    cost, outer = costs[trip.step], trip.outer
+    for symbol, ns in trip.time.items():
+        cost.time[symbol] += ns
+        if trip.step.role == symbol.role:
+            cost.content[symbol] += ns
+        if outer is not None:
+            outer.time[symbol] = outer.time.get(symbol, 0) + ns
+    return outer
 
 
 def _trips_within(
     threads: Sequence[object], codes: Sequence[int], symbols: Sequence[Symbol]
-) -> list[tuple[_Trip, ...]]:
-    """Return the trips that every segment is in, the outermost first, as `count_trips` has it."""
-    result: list[tuple[_Trip, ...]] = []
-    within: tuple[_Trip, ...] = ()
+) -> list[_Trip | None]:
+    """Return the innermost trip that every segment is in, as `count_trips` has it."""
+    result: list[_Trip | None] = []
+    within: _Trip | None = None
+    there: dict[object, _Trip] = {}  # the threads that are waited for
     for thread, code in zip(reversed(threads), reversed(codes), strict=True):
         role = symbols[code].role
-        places = (i for i in range(len(within) - 1, -1, -1) if within[i].thread == thread)
-        place = next(places, None) if role else -1
-        within = within[: len(within) if place is None else place + 1]
-        if place is None:
-            within = (*within, _Trip(thread, Step(None, role)))
+        known = there.get(thread) if role else None
+        if role and known is None:
+            way = within.way if within else ()
+            way = way if role in way else (*way, role)
+            depth = within.depth + 1 if within else 0
+            within = there[thread] = _Trip(thread, Step(None, role), within, depth, way)
+        else:
+            while within is not known and within is not None:
+                del there[within.thread]
+                within = within.outer
         result.append(within)
     return result[::-1]
 
@@ -406,15 +452,14 @@ def find_chains(
     trips = _trips_within(threads, codes, symbols)
     for code, within, ns in zip(codes, trips, lengths, strict=True):
         if role := symbols[code].role:
-            between = [trip.step.role for trip in within[:-1] if trip.step.role != role]
-            result[role][tuple(dict.fromkeys(between))] += ns
+            outer = within.outer if within else None
+            between = (name for name in (outer.way if outer else ()) if name != role)
+            result[role][tuple(between)] += ns
     return {role: dict(chains) for role, chains in result.items()}
 
 
 def _taken_from(
-    one: PathSet,
-    symbols: Sequence[Symbol],
-    trips: Sequence[tuple[_Trip, ...]],
+    one: PathSet, symbols: Sequence[Symbol], trips: Sequence[_Trip | None]
 ) -> list[str]:
     """Return whose work took the cpu from a thread that ran, "" elsewhere."""
     paths, hosts = one.paths, one.hosts
@@ -429,7 +474,7 @@ def _taken_from(
         if state == State.WAIT_CPU and before == ((tid, host), True):
             role = role_name(paths.details[detail].rival, hosts=hosts)
         # Who waits for this one is no callee of it.
-        theirs = role in roles and role not in {trip.step.role for trip in within}
+        theirs = role in roles and (within is None or role not in within.way)
         result.append(role if theirs else "")
         if state not in {State.IRQ, State.SOFTIRQ}:
             before = (tid, host), state in RUNNING

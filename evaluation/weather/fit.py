@@ -3,16 +3,17 @@
 `rows` compares every fault of a corpus (`record.py`) in this process, and keeps of each cause what
 is known of it before it is ranked, whether its sentence is right (`judge.py`), and its place by the
 rules of `weigh_cause`. `table` fits a logistic regression whose coefficients are not negative, so
-that more evidence never makes a cause less certain, to all programs but one, in turn; it prints how
-often the first cause is right by the rules and by the fit, the reliability of the fitted certainty
-in fifths, and the coefficients of all programs together.
+that more evidence never makes a cause less certain, to all programs but one, in turn, and divides
+what the evidence adds up to into levels, of 30 causes or more each (isotonic regression): a
+certainty is the share of a level's causes that are right, and is said no finer than that. It prints
+how often the first cause is right by the rules and by the fit, the reliability of that certainty
+in fifths, and the coefficients and levels of all programs together.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import math
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
@@ -33,42 +34,8 @@ from critpath.localize import causes, explaining
 from critpath.localize.causes import Evidence, find_evidence
 from critpath.report.document import comparison_document
 
-# How exclusive it is to those who have it, how many times as often, how many times as long over
-# the pace of the rest, and whether it was observed.
-TRIED: Final = ("apart", "count", "time", "observed")
-ROWS: Final = (*Evidence._fields, *TRIED)
-_MOST: Final = 4.0  # bits of a ratio
 # Kinds whose words are no matter of the order of causes.
 _BY_WORDS: Final = {"faults", "names"}
-
-
-def find_bits(before: float, after: float) -> float:
-    """Return how many times as much it is, in bits, between none and four."""
-    if after <= 0:
-        return 0.0
-    return min(_MOST, max(0.0, math.log2(after / max(before, after / 2**_MOST))))
-
-
-def try_rows(members: Any, reason: Any, counts: Any) -> dict[str, float]:
-    """Return what may be evidence as well, and was none: its weight came out as nothing."""
-    row = dict.fromkeys(TRIED, 0.0)
-    positions = sorted({m.finding.position for m in members})
-    symbol = reason.symbol if reason else causes.main_member(members).counts_as
-    row["observed"] = float(causes.evidence_of(symbol.state) != "unseen")
-    rise = causes.count_rise(members)
-    if rise is not None:
-        row["count"] = find_bits(rise.before, rise.after)
-    elif reason is not None and reason.counts is not None:
-        row["count"] = find_bits(*reason.counts)
-    if counts is not None and reason is not None:
-        growth = counts.growth(symbol, positions)
-        apart = counts.apart(rise.step, positions) if rise is not None else growth.apart
-        row["apart"] = max(0.0, 2 * apart - 1)
-        totals = [t.sum(axis=1) for t in counts.times]
-        before, after = float(totals[0].mean()), float(totals[1][positions].mean())
-        pace = max(1.0, (after - growth.after) / max(before - growth.before, 1.0))
-        row["time"] = find_bits(growth.before * pace, growth.after)
-    return row
 
 
 def collect(place: Path) -> list[dict[str, Any]]:
@@ -93,7 +60,6 @@ def collect(place: Path) -> list[dict[str, Any]]:
         del found[: len(found) - len(result)]  # of groups before they were joined
         for row, cause in zip(found, result, strict=True):
             members = row.pop("known")
-            tried = try_rows(*members)
             evidence = find_evidence(
                 *members,
                 examined=len(executions),
@@ -101,7 +67,6 @@ def collect(place: Path) -> list[dict[str, Any]]:
                 decisive=cause.weight.decisive,
             )
             row.update(evidence._asdict())
-            row.update(tried)
         return result
 
     truth = json.loads((place / "truth.json").read_text())
@@ -142,29 +107,63 @@ def fit(rows: Sequence[Sequence[float]], right: Sequence[bool], weights: Sequenc
 _RIDGE: Final = 0.1
 
 
-def certainty(b: Any, rows: Any) -> Any:
-    """Return the fitted probability that a cause is right."""
-    return 1 / (1 + np.exp(-(b[0] + np.array(rows, float) @ b[1:])))
+LEAST: Final = 30  # known causes that a level rests on
+
+
+def find_levels(evidence: Sequence[float], right: Sequence[bool]) -> list[tuple[float, float]]:
+    """Return from how much evidence on which share of the causes is right, never a lower one."""
+    order = np.argsort(evidence, kind="stable")
+    levels: list[list[float]] = []  # from where on, how many of them are right, how many
+    for i in order:
+        levels.append([float(evidence[i]), float(right[i]), 1.0])
+        while len(levels) > 1 and levels[-2][1] * levels[-1][2] >= levels[-1][1] * levels[-2][2]:
+            _, good, many = levels.pop()
+            levels[-1][1] += good
+            levels[-1][2] += many
+    while len(levels) > 1 and min(level[2] for level in levels) < LEAST:
+        # The smallest joins whichever beside it is most alike.
+        k = min(range(len(levels)), key=lambda i: levels[i][2])
+        beside = [j for j in (k - 1, k + 1) if 0 <= j < len(levels)]
+        share = [good / many for _, good, many in levels]
+        j = min(beside, key=lambda j: abs(share[j] - share[k]))
+        _, good, many = levels.pop(max(j, k))
+        levels[min(j, k)][1] += good
+        levels[min(j, k)][2] += many
+    # As if half a cause more were right and half a cause wrong: none is sure.
+    return [(at, (good + 0.5) / (many + 1)) for at, good, many in levels]
+
+
+def find_level(evidence: float, levels: Sequence[tuple[float, float]]) -> float:
+    """Return the certainty of a cause."""
+    return next((share for at, share in reversed(levels) if evidence >= at), levels[0][1])
 
 
 def shape(row: dict[str, Any]) -> list[float]:
     """Return a row's numbers in their order."""
-    return [row[name] for name in ROWS]
+    return [row[name] for name in Evidence._fields]
 
 
-def leave_out(rows: list[dict[str, Any]]) -> list[float]:
-    """Return every cause's certainty, fitted to the other programs."""
-    result = [0.0] * len(rows)
+def leave_out(rows: list[dict[str, Any]]) -> list[tuple[float, float]]:
+    """Return every cause's evidence and certainty, fitted to the other programs."""
+    result = [(0.0, 0.0)] * len(rows)
     for program in sorted({r["program"] for r in rows}):
         known = [r for r in rows if r["program"] != program]
-        b = fit([shape(r) for r in known], [r["right"] for r in known], [1.0] * len(known))
-        mine = [i for i, r in enumerate(rows) if r["program"] == program]
-        for i, p in zip(mine, certainty(b, [shape(rows[i]) for i in mine]), strict=True):
-            result[i] = float(p)
+        weights, levels = fit_all(known)
+        for i, row in enumerate(rows):
+            if row["program"] == program:
+                evidence = float(np.array(shape(row)) @ weights)
+                result[i] = evidence, find_level(evidence, levels)
     return result
 
 
-def tabulate(rows: list[dict[str, Any]], sure: list[float]) -> None:
+def fit_all(rows: list[dict[str, Any]]) -> tuple[Any, list[tuple[float, float]]]:
+    """Return what evidence is worth, and the levels of what it adds up to."""
+    right = [r["right"] for r in rows]
+    weights = fit([shape(r) for r in rows], right, [1.0] * len(rows))[1:]
+    return weights, find_levels(np.array([shape(r) for r in rows]) @ weights, right)
+
+
+def tabulate(rows: list[dict[str, Any]], evidence: Sequence[float], sure: Sequence[float]) -> None:
     """Print first causes by rules and by fit, and the reliability in fifths."""
     pairs: dict[str, list[int]] = defaultdict(list)
     for i, row in enumerate(rows):
@@ -173,8 +172,8 @@ def tabulate(rows: list[dict[str, Any]], sure: list[float]) -> None:
     for places in pairs.values():
         if not any(rows[i]["right"] for i in places):
             continue
-        # By certainty, ties as the rules have them.
-        best = max(places, key=lambda i: (sure[i], -i))
+        # By evidence, ties as the rules have them.
+        best = max(places, key=lambda i: (evidence[i], -i))
         one = rows[places[0]]["right"], rows[best]["right"]
         by_kind[rows[best]["kind"]].append(one)
         by_kind["all"].append(one)
@@ -212,10 +211,10 @@ def main() -> None:
         write_results(file, rows)
         return
     rows = [r for file in options.given for r in json.loads(file.read_text())["rows"]]
-    sure = leave_out(rows)
-    tabulate(rows, sure)
-    b = fit([shape(r) for r in rows], [r["right"] for r in rows], [1.0] * len(rows))
-    print("\n" + "\n".join(f"{n} {c:.2f}" for n, c in zip(("intercept", *ROWS), b, strict=True)))
+    tabulate(rows, *zip(*leave_out(rows), strict=True))
+    weights, levels = fit_all(rows)
+    print("\n" + "\n".join(f"{n} {c:.2f}" for n, c in zip(Evidence._fields, weights, strict=True)))
+    print("\n".join(f"from {at:.2f} on {share:.1%}" for at, share in levels))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 // tier NAME PORT [NEXT]: a link of a chain of servers, a thread for each connection. The line
-// "NAME N" has it ask the next one N times, another goes on once; tier.js and tier.pl do the same.
+// "NAME N" has it ask the next one N times, with some work for each, as clients of databases have;
+// another goes on once. tier.js and tier.pl do the same.
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
@@ -16,6 +17,11 @@ static struct sockaddr_in place(int port) {
     return (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 }
 
+static void work(int steps) {
+    volatile int total = 0;
+    for (int i = 0; i < steps; i++) total += i & 7;
+}
+
 static void* serve(void* connection) {
     int fd = (int)(long)connection, on = 1, onward = -1, size;
     char line[100], whom[50];
@@ -29,12 +35,13 @@ static void* serve(void* connection) {
     while ((size = read(fd, line, sizeof line - 1)) > 0) {
         int times = 1, mine;
         char answer[10];
-        volatile int total = 0;
         line[size] = 0;
         mine = sscanf(line, "%49s %d", whom, &times) == 2 && !strcmp(whom, name);
-        for (int i = 0; i < 30000; i++) total += i & 7;
-        for (int i = 0; next && i < (mine ? times : 1); i++)
+        work(5000);
+        for (int i = 0; next && i < (mine ? times : 1); i++) {
+            work(mine ? 60000 : 0);
             if (write(onward, mine ? "- 1\n" : line, mine ? 4 : size) < 0 || read(onward, answer, sizeof answer) <= 0) return 0;
+        }
         if (write(fd, "ok\n", 3) < 0) break;
     }
     close(fd);

@@ -27,6 +27,8 @@ from .drawn_sets import draw
 
 MANY = int(os.environ.get("CRITPATH_COMPARISONS", "300"))
 FEW = 6
+# A wait that became shorter stood for longer work of whom it was for, and both took longer.
+KNOWN = (4888, 8767, 9457)
 BASE = (("r", 300.0), ("h", 120.0), ("k", 40.0), ("d", 60.0), ("T", 200.0), ("r", 50.0))
 FAULTS = ("none", "none", "longer", "rare", "counts", "less", "new", "pace", "label")
 WEATHER = ("none", "none", "busy", "crowded", "turns")  # what the machine does besides
@@ -276,7 +278,7 @@ def test_the_first_sentence_is_the_truth_whatever_mix_of_types_there_is(before, 
 
 
 def test_few_comparisons_contradict_nothing():
-    assert [each for seed in range(FEW) for each in try_comparison(seed)] == []
+    assert [each for seed in (*range(FEW), *KNOWN) for each in try_comparison(seed)] == []
 
 
 @pytest.mark.deep

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections import Counter, defaultdict
 from statistics import fmean, median, stdev
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from pure.end_to_end.drawn_sets import draw
 
 from critpath.detect import coarse
 from critpath.errors import InconclusiveError, UsageError
@@ -15,6 +17,7 @@ from critpath.localize import counts as counting
 from critpath.localize.counts import StepCounts, count_rivals, count_steps
 from critpath.model import INTERFERENCE, RUNNING, State, Step, Symbol, VectorTable
 from critpath.schema.parameters.localize import COUNTS
+from critpath.vectors import Coder
 
 SYMBOLS = (
     Symbol(State.RUN), Symbol(State.WAIT_DISK), Symbol(State.WAIT_TASK, "db"),
@@ -169,7 +172,7 @@ def test_trips_go_on_until_their_thread_is_left_for_good() -> None:
     def within(*path: tuple[int, int]) -> list[list[str]]:
         threads, codes = zip(*path, strict=True)
         found = counting._trips_within(threads, codes, symbols)
-        return [[trip.step.role for trip in now] for now in found]
+        return [[trip.step.role for trip in counting._go_outwards(now)][::-1] for now in found]
 
     own, db, disk = (1, 0), (2, 1), (3, 2)
     assert within(own, db, own) == [[], ["db"], []]
@@ -223,3 +226,58 @@ def test_so_many_permutations_reach_a_level_and_one_less_does_not() -> None:
             else:
                 with pytest.raises(UsageError, match="cannot reach the level"):
                     coarse._require_permutations(whole, few, 0.05, least)
+
+
+WORDS = ["r", "h", "l", "a", "b", "A", "B", "N", "w", "k", "t", "d"]
+
+
+def plain_trips(roles: list[str], threads: list[int]) -> list[list[tuple[int, str, int]]]:
+    """Return the trips that each segment is in: from a thread's first to its last before a return.
+
+    A thread that is waited for is left where a path is back in who waits for it.
+    """
+    within: list[tuple[int, str, int]] = []
+    result = []
+    for role, thread in zip(reversed(roles), reversed(threads), strict=True):
+        open_ones = [trip[0] for trip in within]
+        if not role:
+            within = []
+        elif thread in open_ones:
+            within = within[: open_ones.index(thread) + 1]
+        else:
+            within = [*within, (thread, role, len(result))]
+        result.append(list(within))
+    return result[::-1]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_trips_take_and_the_way_to_each(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    drawn = [f"{rng.choice(WORDS)}{rng.integers(1, 900)}" for _ in range(rng.integers(1, 60))]
+    one = draw([" ".join([*drawn, "r5"])])
+    coder = Coder((one, one), "thread")
+    codes, symbols = coder.codes(one).tolist(), coder.symbols
+    paths = one.paths
+    roles = [symbols[code].role for code in codes]
+    trips = plain_trips(roles, paths.tid.tolist())
+    lengths = (paths.end - paths.begin).tolist()
+    time: Counter[tuple[str, Symbol]] = Counter()
+    entered: Counter[str] = Counter()
+    ways: defaultdict[str, Counter[tuple[str, ...]]] = defaultdict(Counter)
+    before: list[tuple[int, str, int]] = []
+    for code, ns, role, now in zip(codes, lengths, roles, trips, strict=True):
+        for _, whose, _ in now:
+            time[whose, symbols[code]] += ns
+        entered.update(trip[1] for trip in now if trip not in before)
+        before = now
+        if role:
+            way = [whose for _, whose, _ in now[:-1] if whose != role]
+            ways[role][tuple(dict.fromkeys(way))] += ns
+    costs = counting._costs(one, codes, symbols)
+    for step, cost in costs.items():
+        if step.state is None and step.role in entered:
+            mine = {s: ns for (whose, s), ns in time.items() if whose == step.role}
+            assert {s: cost.time[s] for s in mine} == mine
+            assert len(cost.leads) >= entered[step.role]
+    found = counting.find_chains(one, codes, symbols)
+    assert found in ({}, {role: dict(way) for role, way in ways.items()})
