@@ -209,9 +209,9 @@ def contradictions(document):
             found.append("OK, and the interval of the effect is above the floor")
         if detection.detectable is not None and total.effect >= detection.detectable:
             found.append("OK, and the effect is what would have shown")
-        # Of recordings made apart, the machine may have made it what it is.
-        if detection.flagged and not detection.apart:
-            found.append("OK, and a state is flagged")
+        # Of recordings made apart, the machine may have made a state what it is, but not the whole.
+        if detection.flagged and (total.flagged or not detection.apart):
+            found.append("OK, and a state or the whole is flagged")
     if document.verdict == "anomaly":
         if not detection.flagged:
             found.append("an anomaly that nothing flags")
