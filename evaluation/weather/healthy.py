@@ -25,7 +25,6 @@ import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
 from typing import Any, Final
@@ -153,69 +152,64 @@ def write_pair(
     (to / "truth.json").write_text(json.dumps(truth, indent=1))
 
 
+def read_singles(place: Path, boots: Path | None) -> dict[str, tuple[Path, dict[str, Any]]]:
+    """Return every recording by its name: of this machine, and results of `guest.sh` by boots."""
+    found = {}
+    here = sorted((place / "singles").glob("*/truth.json"))
+    for file in [*here, *(sorted(boots.glob("*/out/singles/*/truth.json")) if boots else ())]:
+        truth = json.loads(file.read_text()) | {"boot": ""}
+        if file not in here:
+            truth |= {"boot": file.parents[3].name, "recorded": "boots"}
+        found[truth["boot"] + file.parent.name] = file.parent / "one", truth
+    return found
+
+
+def list_pairs(found: dict[str, tuple[Path, dict[str, Any]]]) -> dict[str, list[tuple[str, str]]]:
+    """Return which pairs there can be of each kind; one in turns is a recording and a number."""
+    possible: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    of_turns = [name for name in found if "-turns-" in name]
+    times = -(-WANTED // max(1, len(of_turns)))
+    possible["turns"] = [(name, str(n)) for n in range(times) for name in of_turns]
+    for one, other in combinations([name for name in found if name not in of_turns], 2):
+        a, b = found[one][1], found[other][1]
+        alike = a["recorded"].split("-")[0] == b["recorded"].split("-")[0]
+        if a["case"] != b["case"] or (a["boot"] and a["boot"] == b["boot"]):
+            continue
+        if a["boot"] != b["boot"]:
+            kind = "boots" if alike else ""
+        elif a["round"] == b["round"]:
+            kind = "straight" if alike else "neighbour"
+        else:
+            kind = "apart" if alike else ""
+        if kind:
+            possible[kind] += [(one, other), (other, one)]
+    return possible
+
+
 def draw_pairs(place: Path, boots: Path | None) -> None:
     """Make pairs of each kind: as many as wanted, or as can be."""
-    singles: dict[tuple[str, int, str], tuple[Path, dict[str, Any]]] = {}
-    for file in sorted((place / "singles").glob("*/truth.json")):
-        truth = json.loads(file.read_text())
-        singles[truth["case"], truth["round"], truth["recorded"]] = file.parent / "one", truth
-    possible: dict[str, list[tuple[str, str]]] = defaultdict(list)
-    name = "{0[0]}-{0[1]:02d}-{0[2]}".format
-    found = {name(key): value for key, value in singles.items()}
-    of_turns = [key for key in found if "-turns-" in key]
-    times = -(-WANTED // max(1, len(of_turns)))
-    possible["turns"] = [(key, str(n)) for n in range(times) for key in of_turns]
-    for one, other in combinations(singles, 2):
-        if one[0] != other[0] or "turns" in one[2] + other[2]:
-            continue
-        same = one[2].split("-")[0] == other[2].split("-")[0]
-        if one[1] == other[1]:
-            kind = "straight" if same else "neighbour"
-        elif same:
-            kind = "apart"
-        else:
-            continue
-        possible[kind] += [(name(one), name(other)), (name(other), name(one))]
-    if boots:
-        of_boots = list(read_boots(boots))
-        found |= {key: (folder, truth) for key, folder, truth in of_boots}
-        possible["boots"] = [
-            (a[0], b[0])
-            for a in of_boots
-            for b in of_boots
-            if a[2]["case"] == b[2]["case"] and a[2]["boot"] != b[2]["boot"]
-        ]
+    found = read_singles(place, boots)
     coin = random.Random(SEED)  # noqa: S311 - who reads it may draw the same
-    for kind, those in possible.items():
-        chosen = those if kind == "turns" else coin.sample(those, min(WANTED, len(those)))
-        for number, (one, other) in enumerate(chosen[:WANTED]):
+    for kind, those in list_pairs(found).items():
+        chosen = those[:WANTED] if kind == "turns" else coin.sample(those, min(WANTED, len(those)))
+        for number, (one, other) in enumerate(chosen):
             to = place / "pairs" / f"healthy-{kind}-{number:03d}"
             folder, truth = found[one]
             condition = truth["recorded"].split("-")[-1 if kind == "turns" else 0]
             if kind == "turns":
-                sides = folder / "normal", folder / "sample"
-                write_pair(to, sides, [truth], order=kind, condition=condition, of=[one])
-                if int(other):  # the first is as it was recorded
-                    files = [to / side / "critpath.json" for side in ("normal", "sample")]
-                    manifests = [json.loads(file.read_text()) for file in files]
-                    for file, dealt in zip(files, deal_blocks(manifests, coin), strict=True):
-                        file.write_text(json.dumps(dealt, indent=1))
-                continue
-            second = found[other]
+                sides, truths, of = (folder / "normal", folder / "sample"), [truth], [one]
+            else:
+                second = found[other]
+                sides, truths, of = (folder, second[0]), [truth, second[1]], [one, other]
             if kind == "neighbour":
                 condition = "before" if condition == "busy" else "after"
-            write_pair(
-                to, (folder, second[0]), [truth, second[1]],
-                order=kind, condition=condition, of=[one, other],
-            )  # fmt: skip
-        print(f"{kind}: {min(WANTED, len(chosen))} pairs of {len(those)}", flush=True)
-
-
-def read_boots(place: Path) -> Iterator[tuple[str, Path, dict[str, Any]]]:
-    """Yield the recordings of several boots, each a result of `guest.sh`."""
-    for file in sorted(place.glob("*/out/singles/*/truth.json")):
-        truth = json.loads(file.read_text()) | {"boot": file.parents[3].name}
-        yield f"{truth['boot']}-{file.parent.name}", file.parent / "one", truth
+            write_pair(to, sides, truths, order=kind, condition=condition, of=of)
+            if kind == "turns" and int(other):  # the first is as it was recorded
+                files = [to / side / "critpath.json" for side in ("normal", "sample")]
+                manifests = [json.loads(file.read_text()) for file in files]
+                for file, dealt in zip(files, deal_blocks(manifests, coin), strict=True):
+                    file.write_text(json.dumps(dealt, indent=1))
+        print(f"{kind}: {len(chosen)} pairs of {len(those)}", flush=True)
 
 
 def judge_pairs(place: Path, critpath: str, names: list[str], to: Path | None) -> None:
