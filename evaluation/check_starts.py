@@ -121,6 +121,7 @@ STARTS: Final = (
         "{made} --cases normal-2 --only machine.p* --results {made}/r.json --summary {made}/s.json",
     ),
     Start("recording/flight.py", "--seconds 2 --faults slow", "kernel redis-server"),
+    Start("recording/gaps.py", "--gaps 7"),
     Start("recording/hints.py", "nap", "kernel", (0, 1)),
     Start("recording/kills.py", "budget --times 1 --json {made}/kills.json", "kernel"),
     Start("recording/many.py", "--files 50 --classes 100", "kernel"),

@@ -68,6 +68,7 @@ def _show(found: RequestsDocument) -> None:
         callers_text,
         calls_text,
         how_text,
+        left_out_text,
         left_text,
         sure_text,
     )
@@ -79,9 +80,14 @@ def _show(found: RequestsDocument) -> None:
         table.add_column(name)
     table.add_column("sure", justify="right")
     table.add_column("how")
+    gaps = any(of.left_out is not None for of in found.services)
+    if gaps:
+        for name in ("left out", "p50, p99 weighed"):
+            table.add_column(name, justify="right")
 
     def row(of: ServiceEntry) -> tuple[str, ...]:
         texts = (calls_text(of), callers_text(of), sure_text(of), how_text(of))
+        texts += left_out_text(of) if gaps else ()
         return (safe_text(of.service), f"{of.requests:,}", *map(safe_text, texts))
 
     for of in found.services:

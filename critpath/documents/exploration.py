@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from critpath.documents.base import Maybe, Number, Pair, Part, doc
+from critpath.documents.requests import LeftOut
 
 
 class ShareEntry(Part):
@@ -134,6 +135,10 @@ class AccountEntry(Part):
     busy_periods: Annotated[int, doc("times in which several were under way at once")] = 0
     unattributed: Annotated[int, doc("sub-requests of which nobody knows for whom")] = 0
     streams: Annotated[int, doc("answered in pieces, as long as their stream lasts")] = 0
+    left_out: Annotated[
+        dict[str, LeftOut],
+        doc("by service, what times leave out that were not recorded; of several recordings, sums"),
+    ] = {}
 
 
 class AskEntry(Part):

@@ -4,9 +4,32 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal
 
-from critpath.documents.base import Part, doc
+from critpath.documents.base import Part, change, doc
 
 REQUESTS_FORMAT: Final = "critpath/requests/1"
+
+
+class LeftOut(Part):
+    """What times that were not recorded leave out of a service, and what the others stand for."""
+
+    requests: Annotated[int, doc("that touch such a time, or may")]
+    unsure: Annotated[int, doc("of which it hides whose work is whose")]
+    middle_ns: Annotated[int, doc("for how long those that touch it are known to last: the middle")]
+    longest_ns: Annotated[int, doc("the longest of them")]
+    whole: Annotated[int, doc("requests that touch none")]
+    estimated: Annotated[
+        int, doc("for how many these stand, each weighed by its chance to be seen whole")
+    ]
+    p50_ns: Annotated[int, doc("what half of them take, so weighed")]
+    p99_ns: Annotated[int, doc("what 99 % of them do not exceed, so weighed")]
+
+
+def join_left_out(one: LeftOut, other: LeftOut) -> LeftOut:
+    """Return what is left out of two recordings: weighed times are those of the one with more."""
+    most = one if one.whole >= other.whole else other
+    counted = ("requests", "unsure", "whole", "estimated")
+    sums = {name: getattr(one, name) + getattr(other, name) for name in counted}
+    return change(most, **sums, longest_ns=max(one.longest_ns, other.longest_ns))
 
 
 class ServiceEntry(Part):
@@ -21,6 +44,9 @@ class ServiceEntry(Part):
         doc("how probable it is of its calls that it is known whose they are; null of none"),
     ]
     how: Annotated[dict[str, float], doc("share of its calls by the rule that says whose they are")]
+    left_out: Annotated[
+        LeftOut | None, doc("of a recording with gaps: what they leave out; null: nothing")
+    ] = None
 
 
 class HostBound(Part):

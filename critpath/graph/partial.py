@@ -97,7 +97,9 @@ def leave_out_partial(
         numbers = (counts[kind].total() for kind in ("whole", "cut", "bystander"))
         said += [ExecutionsChosen(*numbers), *evened]
     took = _relative_times(executions)
-    felt = compare_sides(took[ours].tolist(), took[~ours].tolist(), 0, "more")
+    # Who is no bystander took longer: of requests nobody chose which to record.
+    sides = (took[ours].tolist(), took[~ours].tolist()) if executions.requests is None else ([], [])
+    felt = compare_sides(*sides, 0, "more")
     if felt is not None:
         counted = replace(counted, took=felt)
         said.append(RecordedTook(felt["more"], felt["low"], felt["high"]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
 
 import numpy as np
@@ -68,6 +68,19 @@ class Gaps(FlatTable):
             later = np.append(mine.begin, np.iinfo(np.int64).max)[first]
             result |= (host == name) & (later < end)
         return result
+
+
+def hide_layers(gaps: Gaps) -> Gaps:
+    """Return when not all of it was recorded that is recorded in turns, as gaps of `base`.
+
+    Of threads all is known while only the sockets' events, or calls, are left out; of who works for
+    whom it is not.
+    """
+    layers = [number for number, name in enumerate(LAYERS) if name not in {"functions", "marks"}]
+    mine = gaps.take(np.isin(gaps.layer, layers))
+    if not (mine.layer != BASE).any():
+        return mine
+    return join_gaps([replace(mine, layer=np.zeros(len(mine), np.uint8))])
 
 
 def make_gaps(rows: Sequence[Sequence[int]]) -> Gaps:

@@ -476,6 +476,10 @@ class Sketches:
         To add to a time for time since the Unix epoch (ns); 0 where not known.
     alone : int
         Sub-requests of processes that serve, for nobody.
+    cut : bool [requests]
+        Which touch a time that was not recorded, or may be another's; none where omitted.
+    left_out : mapping
+        How many of each service that are, and for how many others stand.
     """
 
     recording: str
@@ -493,6 +497,12 @@ class Sketches:
     clocks: tuple[HostClock, ...] = ()
     epoch: int = 0
     alone: int = 0
+    cut: Bool = field(default_factory=lambda: np.zeros(0, np.bool_))
+    left_out: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not len(self.cut):
+            object.__setattr__(self, "cut", np.zeros(len(self.requests), np.bool_))
 
 
 @dataclass(frozen=True)

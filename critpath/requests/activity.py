@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from critpath.model import I32, I64, U8, Bool, EventChunk, EventClass, Events, Kind, Workers
-from critpath.model.gaps import BASE, Gaps
+from critpath.model.gaps import BASE, Gaps, hide_layers
 from critpath.model.requests import Act, Activity, Collected
 from critpath.requests._activity import Activities
 from critpath.requests.calls import CallEvents
@@ -72,7 +72,9 @@ class ActivityEvents:
         way: str = "sockets",
         gaps: Gaps | None = None,
     ) -> None:
-        base = (gaps or Gaps()).of(BASE)
+        # What a descriptor is may change while no calls are recorded.
+        base = (gaps or Gaps()) if way == "sockets" else hide_layers(gaps or Gaps())
+        base = base.of(BASE)
         self._gaps, self._gaps_passed = base.take(np.argsort(base.end, kind="stable")), 0
         self._every = every
         self._way, self._calls = way, CallEvents() if way != "sockets" else None

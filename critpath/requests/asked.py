@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from critpath.model.requests import MARKERS
 from critpath.read import CALL_EVENTS, SOCKET_EVENTS
 from critpath.requests.find import (
     find_other_way,
     find_requests,
     find_sketches,
+    leave_out_layers,
     list_ways,
     require_sockets,
 )
@@ -62,6 +64,8 @@ class Asked:
         """Find what is asked for: see `find_requests`."""
         specification, recording = self._of
         if specification.kind == "slices":
+            if MARKERS[specification.slices.marker].profile != "minimal":
+                replayed = leave_out_layers(replayed)
             slices = find_slices(replayed, specification, recording.manifest)
             return slices, replayed.events, None
         return find_requests(replayed, *self._of, self._learn)

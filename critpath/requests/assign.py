@@ -157,6 +157,7 @@ def assign(
     requests: RequestTable,
     owned: Owned,
     ways: Mapping[Way, int],
+    clear: Bool | None = None,
 ) -> Subrequests:
     """Say of sub-requests that no rule decides whose they are, and of all how probable that is.
 
@@ -172,9 +173,11 @@ def assign(
         What the rules found.
     ways : mapping
         What requests asked in another recording, and how often.
+    clear : bool [subrequests], optional
+        Which are made when no gap hides for whom their process works; the others stay as they are.
     """
     subrequests = owned.subrequests
-    table = Tables(activity, workers, endpoints, requests, subrequests, owned.pooled, ways)
+    table = Tables(activity, workers, endpoints, requests, subrequests, owned.pooled, ways, clear)
     found = subrequests.request.astype(np.int64)
     sure = subrequests.probability.copy()
     if method != "queues":
@@ -218,7 +221,9 @@ class Tables:
         subrequests: Subrequests,
         pooled: Bool,
         ways: Mapping[Way, int],
+        clear: Bool | None = None,
     ) -> None:
+        self._clear = np.ones(len(subrequests), np.bool_) if clear is None else clear
         self.activity, self.requests, self.subrequests = activity, requests, subrequests
         self.pooled, self._ways = pooled, ways
         self.endpoints = endpoints
@@ -259,7 +264,7 @@ class Tables:
         subs = self.subrequests
         found = []
         for process in np.unique(self.of_request).tolist():
-            mine = (self.of_sub == process) & (subs.connects == 0) & ~self.pooled
+            mine = (self.of_sub == process) & (subs.connects == 0) & ~self.pooled & self._clear
             mine = np.flatnonzero(mine)
             doubt = (subs.request[mine] < 0) | (subs.attribution[mine] == Certainty.DOUBTFUL)
             if doubt.sum() > TOKENS.unsure * len(mine):
@@ -270,7 +275,7 @@ class Tables:
         """Return what happens to a process's tokens."""
         requests, subs, activity = self.requests, self.subrequests, self.activity
         rows = np.flatnonzero(self.of_request == process)
-        asked = np.flatnonzero(self.of_sub == process)
+        asked = np.flatnonzero((self.of_sub == process) & self._clear)
         host = process >> 32
         made = np.flatnonzero(
             (activity.act == Act.CREATE) & (activity.host == host) & (activity.tid >= 0)

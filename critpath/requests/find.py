@@ -22,11 +22,10 @@ from critpath.model import (
     Certainty,
     Events,
     Executions,
-    Loss,
     ReplayedRecording,
     RequestFacts,
 )
-from critpath.model.gaps import REASONS
+from critpath.model.gaps import hide_layers
 from critpath.model.requests import (
     Pieces,
     RequestAccount,
@@ -36,6 +35,7 @@ from critpath.model.requests import (
 )
 from critpath.read import SOURCE_PORT
 from critpath.requests.endpoints import UNIX
+from critpath.requests.left_out import count_left_out
 from critpath.requests.links import (
     attribute,
     find_confidence,
@@ -51,6 +51,7 @@ from critpath.schema.notes import (
     PathsDoubtful,
     RequestsFound,
     RequestsFoundInPart,
+    RequestsLeftOut,
     RequestsWithoutClient,
 )
 from critpath.schema.ways import PACKETS, way_of_requests
@@ -123,6 +124,7 @@ def find_requests(
     pieces : Pieces
         What the path of each is joined from.
     """
+    replayed = leave_out_layers(replayed)
     events = replayed.events
     found, executions, kept = _choose_executions(replayed, specification, recording, learn)
     calls = None
@@ -144,6 +146,7 @@ def find_requests(
     at_once = kept[found.requests.why[kept] == MULTIPLEXED]
     ports = found.endpoints.local_port[found.requests.endpoint[at_once]].tolist()
     account = {f.name: getattr(found.account, f.name) for f in fields(RequestCounts)}
+    account["left_out"] = _name_left_out(found, kept) or None
     account |= {"requests": len(kept), "doubtful": doubtful}
     account["shared"] = dict(Counter(ports).most_common(_PORTS))
     counted = RequestCounts(**account)
@@ -151,21 +154,10 @@ def find_requests(
     return executions, replace(events, environment=environment), pieces
 
 
-def list_unseen(events: Events, what: str) -> tuple[Loss, ...]:
-    """Return when something was not recorded; refuse what the recorder left out on purpose.
-
-    Requests and slices are followed from event to event: of few gaps, as at the ends of a flight
-    recorder's dump, they need only be left out.
-    """
-    if np.isin(events.gaps.why, [REASONS.index(why) for why in ("budget", "off")]).any():
-        raise UnreadableError(
-            f"{what} are not found yet in a recording with gaps (record --overhead)",
-            "record again without --overhead, or compare runs, processes or marked executions",
-        )
-    columns = events.gaps.begin, events.gaps.end, events.gaps.host
-    spans = zip(*(column.tolist() for column in columns), strict=True)
-    gaps = [Loss(begin, end, host, -1, 0, 0, "not recorded") for begin, end, host in spans]
-    return *events.losses, *gaps
+def leave_out_layers(replayed: ReplayedRecording) -> ReplayedRecording:
+    """Take for a gap, too, when only what tells of requests was not recorded."""
+    events = replayed.events
+    return replace(replayed, events=replace(events, gaps=hide_layers(events.gaps)))
 
 
 def find_sketches(
@@ -175,6 +167,7 @@ def find_sketches(
     learn: Learn | None = None,
 ) -> Sketches:
     """Return all that is known of the requests of a recording, whichever are asked for."""
+    replayed = leave_out_layers(replayed)
     found, executions, kept = _choose_executions(replayed, specification, recording, learn)
     names = _name_connections(found)
     table = found.requests
@@ -197,6 +190,8 @@ def find_sketches(
         clocks=replayed.events.clocks,
         epoch=replayed.events.clock.epoch,
         alone=found.account.unattributed,
+        cut=found.cut,
+        left_out=found.left_out,
     )
 
 
@@ -242,6 +237,9 @@ def _choose_executions(
         found = replace(found, account=replace(found.account, unsure=int((~sure).sum())))
         chosen = chosen[sure]
     executions, chosen = _make_executions(found, chosen)
+    if left := _name_left_out(found, chosen):
+        said = RequestsLeftOut(tuple((name, tuple(of.items())) for name, of in left.items()))
+        executions = replace(executions, notes=(*executions.notes, said))
     rows, manifest = dict(zip(executions.id, chosen.tolist(), strict=True)), recording.manifest
     if manifest.runs or manifest.interleaved:
         executions = select_within_runs(
@@ -258,6 +256,7 @@ class FoundRequests(FoundTurns):
     unattributed: I64
     slices: Slices
     attribution: U8
+    left_out: Mapping[str, Mapping[str, int]]
 
 
 def _find_turns(
@@ -283,7 +282,7 @@ def _find_turns(
         events.strings.__getitem__,
         begin=events.begin,
         end=events.end,
-        losses=list_unseen(events, "requests"),
+        losses=events.losses,
         gaps=events.gaps,
         skip=specification.requests.skip,
         hosts=events.hosts,
@@ -301,6 +300,7 @@ def _find_turns(
         *(found.activity, replayed.workers, found.endpoints, found.requests),
         specification.requests.assign,
         learn_ways(Path(elsewhere), learn) if elsewhere and learn else None,
+        found.parts,
     )
     return FoundRequests(
         activity=found.activity,
@@ -314,11 +314,19 @@ def _find_turns(
         counts=found.counts,
         service=found.service,
         processes=found.processes,
-        cut=found.cut,
+        cut=found.cut | made.beside,
+        goes_on=found.goes_on,
+        parts=found.parts,
         subrequests=made.subrequests,
         unattributed=made.unattributed,
         slices=made.slices,
         attribution=judge_attribution(len(made.requests), made.subrequests),
+        left_out={}
+        if found.parts is None
+        else count_left_out(
+            *(made.requests, found.cut, found.goes_on, made.beside, found.parts),
+            (events.begin, events.end),
+        ),
     )
 
 
@@ -326,7 +334,7 @@ def list_ways(
     replayed: ReplayedRecording, specification: Specification, recording: Recording
 ) -> Mapping[Way, int]:
     """Return what the requests of a recording asked, and how often."""
-    found = _find_turns(replayed, specification, recording)
+    found = _find_turns(leave_out_layers(replayed), specification, recording)
     return collect_ways(found.activity, found.endpoints, found.requests, found.subrequests)
 
 
@@ -441,6 +449,13 @@ def _count_chosen(found: FoundRequests, rows: I64) -> RequestAccount:
         **dict(zip(COUNTED, found.counts[mine].sum(axis=0).tolist(), strict=True)),
         unattributed=sum(process in serving for process in asking),
     )
+
+
+def _name_left_out(found: FoundRequests, rows: I64) -> Mapping[str, Mapping[str, int]]:
+    """Return what a gap leaves out of the services of some requests; of all where there is none."""
+    strings = found.requests.strings
+    mine = {strings[code] for code in np.unique(found.requests.service[rows]).tolist()}
+    return {name: of for name, of in found.left_out.items() if name in mine or not len(rows)}
 
 
 def _make_executions(found: FoundRequests, rows: I64) -> tuple[Executions, I64]:
@@ -571,6 +586,7 @@ def _tell_facts(found: FoundRequests, rows: I64, names: Mapping[int, str]) -> Re
     dumped = {asked: json.dumps(dict(asked), sort_keys=True) for asked in {*asks.values(), ()}}
     parent = [""] * len(rows)
     inner = np.flatnonzero(table.parent[rows] >= 0)
+    inner = inner[~found.cut[table.parent[rows[inner]]]]  # of what a gap cuts it is not sure whose
     above = table.parent[rows[inner]]
     of_parents = (inner.tolist(), table.endpoint[above].tolist(), table.turn[above].tolist())
     for at, of, turn in zip(*of_parents, strict=True):
@@ -678,7 +694,9 @@ def list_services(found: FoundTurns) -> list[ServiceRow]:
     lasting = requests.end_ns - requests.begin_ns
     rows = []
     for code in np.unique(requests.service).tolist():
-        mine = requests.service == code
+        mine = (requests.service == code) & ~found.cut
+        if not mine.any():
+            continue
         endpoints = np.unique(requests.endpoint[mine])
         sure = Counter(requests.boundary[mine].tolist()).most_common(1)[0][0]
         rows.append(

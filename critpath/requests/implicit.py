@@ -110,6 +110,7 @@ def find_slices(
     calls: Calls | None = None,
     families: I64 | None = None,
     losses: Sequence[Loss] = (),
+    resumed: Bool | None = None,
 ) -> ImplicitSlices:
     """Find the slices that a marker cuts.
 
@@ -126,12 +127,14 @@ def find_slices(
     families : int64 [endpoints] or None
         For ``unix``: what kind of socket each endpoint is.
     losses : sequence of Loss
+    resumed : bool [hosts] or None
+        Of which hosts, as they stand for stretches between gaps, threads were there before.
 
     Returns
     -------
     ImplicitSlices
     """
-    threads = _Threads(activity, workers)
+    threads = _Threads(activity, workers, resumed)
     if marker == "fork":
         made = threads.lives()
     elif marker == "signal":
@@ -161,7 +164,7 @@ class _Made:
 class _Threads:
     """What happened to each thread, in order, and its sleeps."""
 
-    def __init__(self, activity: Activity, workers: Workers) -> None:
+    def __init__(self, activity: Activity, workers: Workers, resumed: Bool | None = None) -> None:
         about = np.isin(activity.act, (Act.WAKE, Act.CREATE))
         subject = np.where(about, activity.value, activity.tid)
         rows = np.flatnonzero(np.isin(activity.act, _OF_THREADS) & (subject > 0))
@@ -178,6 +181,10 @@ class _Threads:
         self.life = np.cumsum(fresh | (self.act == Act.CREATE)) - 1
         count = int(self.life[-1]) + 1 if len(rows) else 0
         self.first = np.searchsorted(self.life, np.arange(count))
+        self.resumed = np.zeros(count, np.bool_)
+        if resumed is not None and count:
+            self.resumed = resumed[self.key[self.first] >> 32]
+            self.resumed &= self.act[self.first] != Act.CREATE
         self.gone = np.full(count, _OPEN, np.int64)
         exits = np.flatnonzero(self.act == Act.EXIT)[::-1]
         self.gone[self.life[exits]] = self.time[exits]  # of several the first
@@ -252,7 +259,7 @@ class _Threads:
         begins = self.woken_by_thread[cuts]
         if created:
             born = self.first[self.act[self.first] == Act.CREATE]
-            others = np.flatnonzero(self.woken_by_thread)
+            others = np.flatnonzero(self.woken_by_thread & ~self.resumed[life])
             _, earliest = np.unique(life[others], return_index=True)
             others = others[earliest]
             others = others[~chosen[others] & ~np.isin(life[others], self.life[born])]

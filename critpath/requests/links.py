@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from critpath.model import F64, I32, I64, U8, Workers
+from critpath.model import F64, I32, I64, U8, Bool, Workers
 from critpath.model.requests import (
     ASKS,
     LINK_KINDS,
@@ -26,7 +26,15 @@ from critpath.model.requests import (
 from critpath.requests.assign import assign
 from critpath.requests.crossings import find_previous
 from critpath.requests.endpoints import NAMELESS
-from critpath.requests.owners import cut_subrequests, find_owners, process_keys, thread_keys
+from critpath.requests.left_out import Hidden
+from critpath.requests.owners import (
+    Owned,
+    cut_subrequests,
+    find_owners,
+    process_keys,
+    thread_keys,
+)
+from critpath.requests.stretches import Parts
 from critpath.requests.transitions import Way
 from critpath.schema.parameters.requests import TOKENS
 
@@ -45,6 +53,8 @@ class Attributed:
         Sub-requests of processes that serve, for no request: rows.
     exchanged : int
         How often an answer showed that two requests of a loop had been confused.
+    beside : bool [requests]
+        Which may have been taken for others, of which a gap hides what they had asked.
     """
 
     requests: RequestTable
@@ -52,6 +62,7 @@ class Attributed:
     slices: Slices
     unattributed: I64
     exchanged: int
+    beside: Bool
 
 
 def attribute(
@@ -61,6 +72,7 @@ def attribute(
     requests: RequestTable,
     method: str = "queues",
     ways: Mapping[Way, int] | None = None,
+    parts: Parts | None = None,
 ) -> Attributed:
     """Find out who worked for whom, and what of every request's time was its own.
 
@@ -75,10 +87,19 @@ def attribute(
         What decides where several requests are open: `critpath.executions.specification.ASSIGN`.
     ways : mapping, optional
         What requests asked in another recording, and how often.
+    parts : Parts, optional
+        Of a recording with gaps: what happened between them.
     """
-    subrequests = cut_subrequests(activity, endpoints)
-    owned = find_owners(activity, workers, endpoints, requests, subrequests)
-    assigned = assign(method, activity, workers, endpoints, requests, owned, ways or {})
+    if parts is None:
+        subrequests = cut_subrequests(activity, endpoints)
+        owned = find_owners(activity, workers, endpoints, requests, subrequests)
+    else:
+        owned = _find_parted_owners(parts, workers, requests)
+    hidden = None if parts is None else Hidden(parts, workers, endpoints, requests)
+    clear = None if hidden is None else hidden.find_clear(owned.subrequests)
+    assigned = assign(method, activity, workers, endpoints, requests, owned, ways or {}, clear)
+    if parts is not None:
+        assigned = assigned.take(~parts.ends_in_gap(assigned))
     subrequests = join_tiers(activity, endpoints, requests, assigned)
     sent = find_sent(activity, endpoints, requests, subrequests)
     requests = complete_requests(endpoints, requests, subrequests, owned.slices, sent)
@@ -88,7 +109,27 @@ def attribute(
     serving = process_keys(workers, np.unique(answerers))
     askers = thread_keys(endpoints.host[subrequests.endpoint[nobodys]], subrequests.tid[nobodys])
     unattributed = nobodys[np.isin(process_keys(workers, askers), serving)]
-    return Attributed(requests, subrequests, owned.slices, unattributed, owned.exchanged)
+    beside = np.zeros(len(requests), np.bool_)
+    if hidden is not None:
+        beside = hidden.find_beside(requests, subrequests)
+    return Attributed(requests, subrequests, owned.slices, unattributed, owned.exchanged, beside)
+
+
+def _find_parted_owners(parts: Parts, workers: Workers, requests: RequestTable) -> Owned:
+    """Find owners in each stretch between gaps; return them as of the whole recording."""
+    part = parts.find(requests.endpoint, requests.begin_ns)
+    activity = parts.begin_with(requests)
+    subrequests = cut_subrequests(activity, parts.endpoints, parts.stretches.end[parts.stretch])
+    own = dataclasses.replace(requests, endpoint=part)
+    threads = parts.part_workers(workers)
+    owned = find_owners(activity, threads, parts.endpoints, own, subrequests, parts)
+    of, slices = owned.subrequests, owned.slices
+    return dataclasses.replace(
+        owned,
+        subrequests=dataclasses.replace(of, endpoint=parts.of[of.endpoint].astype(np.int32)),
+        slices=dataclasses.replace(slices, host=parts.stretches.host[slices.host].astype(np.int32)),
+        followed=np.unique(parts.stretches.own_keys(owned.followed)),
+    )
 
 
 def join_tiers(

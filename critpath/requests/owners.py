@@ -32,8 +32,10 @@ from critpath.model.requests import (
 from critpath.requests import _owners
 from critpath.requests.pools import Pooled, find_units, judge_probability
 from critpath.requests.rounds import Helpers, Pool, PoolStep, Step, follow_ends, try_orders
+from critpath.requests.stretches import Parts
 from critpath.schema.parameters.requests import OWNERS
 
+NEVER: Final = np.iinfo(np.int64).max  # technical
 CONNECTED: Final = 2  # technical: of an endpoint's opening
 _LOW: Final = 0xFFFFFFFF  # technical: of a thread's key: its id
 _MOST_NUMBERED: Final = 1 << 24  # technical: ids of all hosts that a table is made for
@@ -68,6 +70,7 @@ def find_owners(
     endpoints: Endpoints,
     requests: RequestTable,
     subrequests: Subrequests,
+    parts: Parts | None = None,
 ) -> Owned:
     """Attribute sub-requests and stretches of threads to requests.
 
@@ -81,15 +84,20 @@ def find_owners(
         Turns at endpoints that serve.
     subrequests : Subrequests
         Turns at endpoints that ask; their columns of attribution are not read.
+    parts : Parts, optional
+        Of a recording with gaps: whose activity and endpoints these are.
     """
-    return _Attribution(activity, workers, endpoints, requests, subrequests).find()
+    return _Attribution(activity, workers, endpoints, requests, subrequests, parts).find()
 
 
-def cut_subrequests(activity: Activity, endpoints: Endpoints) -> Subrequests:
+def cut_subrequests(
+    activity: Activity, endpoints: Endpoints, ends: I64 | None = None
+) -> Subrequests:
     """Find the turns of endpoints that ask, and who opened their connections.
 
     A sub-request begins with the first send after an answer and ends with the answer's last
-    receive; one without an answer is none.
+    receive; one without an answer is none, but for endpoints of which `ends` says when a gap began:
+    it lasts until then.
     """
     moves = (activity.act == Act.SEND) | (activity.act == Act.RECEIVE)
     rows = np.flatnonzero(moves & (activity.endpoint >= 0))
@@ -103,19 +111,23 @@ def cut_subrequests(activity: Activity, endpoints: Endpoints) -> Subrequests:
     groups = np.flatnonzero(begin | first)
     stops = np.append(groups[1:], len(rows))[(np.cumsum(begin | first) - 1)[begins]]
     answered = ~sends[np.maximum(stops - 1, 0)]
-    asked, last = rows[begins[answered]], rows[stops[answered] - 1]
+    cut = np.full(len(endpoints), NEVER) if ends is None else ends
+    goes_on = ~answered & (cut[of[begins]] < NEVER) & (np.append(first, True)[stops])
+    answered |= goes_on
+    asked = rows[begins[answered]]
+    over = np.where(goes_on, cut[of[begins]], activity.time_ns[rows[stops - 1]])[answered]
     opened = np.flatnonzero(
         (activity.act == Act.OPEN) & (activity.value == CONNECTED) & (activity.tid >= 0)
     )
     opened = opened[endpoints.serves[activity.endpoint[opened]] == 0]
-    both, ends = np.concatenate([opened, asked]), np.concatenate([opened, last])
+    both, over = np.concatenate([opened, asked]), np.concatenate([activity.time_ns[opened], over])
     order = np.argsort(activity.time_ns[both], kind="stable")
-    both, ends = both[order], ends[order]
+    both, over = both[order], over[order]
     many = len(both)
     return Subrequests(
         endpoint=activity.endpoint[both],
         begin_ns=activity.time_ns[both],
-        end_ns=activity.time_ns[ends],
+        end_ns=over,
         tid=activity.tid[both],
         request=np.full(many, NONE, np.int32),
         child=np.full(many, NONE, np.int32),
@@ -172,9 +184,10 @@ class _Attribution:
         endpoints: Endpoints,
         requests: RequestTable,
         subrequests: Subrequests,
+        parts: Parts | None = None,
     ) -> None:
         self.activity, self.requests, self.subrequests = activity, requests, subrequests
-        self.endpoints, self.workers = endpoints, workers
+        self.endpoints, self.workers, self._parts = endpoints, workers, parts
         about = np.flatnonzero((activity.act == Act.WAKE) & (activity.value >= 0))
         acts = np.flatnonzero(activity.tid >= 0)
         host = endpoints.host[requests.endpoint]
@@ -189,9 +202,24 @@ class _Attribution:
         self.broken = np.zeros((0, 4), np.int64)  # what contradicts who waits for connections
         self.followed = np.zeros(len(self.keys), np.bool_)  # loops of which helpers are, too
         self.by_ends = self.followed.copy()  # loops whose order was found from both ends
+        self._find_same()
         self._add_unanswered()
         self._find_kinds()
         self._make_pass()
+
+    def _find_same(self) -> None:
+        """Give threads one number through all stretches: what is usual for them is so in all."""
+        keys = self.keys
+        if self._parts is not None:
+            keys = self._parts.stretches.own_keys(keys)
+        each, self._same = np.unique(keys, return_inverse=True)
+        self._same = self._same.reshape(-1)
+        self._lives = len(each)
+
+    def _sum_same(self, counts: I64) -> I64:
+        """Return of each thread the sum over all stretches."""
+        found: I64 = np.bincount(self._same, counts, self._lives)[self._same].astype(np.int64)
+        return found
 
     def _number_threads(self, every: Sequence[I64]) -> None:
         """Give threads their numbers, in order, so that they are looked up, not searched for."""
@@ -273,11 +301,12 @@ class _Attribution:
 
     def _make_pass(self) -> None:
         requests, subrequests = self.requests, self.subrequests
-        loops = find_loops(self.times, self.reader, len(self.keys))
+        loops = find_loops(self.times, self._same[self.reader], self._lives)[self._same]
         self.loops = loops
         answerer = self._number(thread_keys(self.endpoints.host[requests.endpoint], requests.tid))
         answers = np.zeros(len(self.keys), np.int64)
         answers[answerer[answerer != self.reader[: len(requests)]]] = 1
+        answers = np.minimum(self._sum_same(answers), 1)
         process = self.keys.copy()
         of = thread_keys(self.workers.host.astype(np.int32), self.workers.tid.astype(np.int32))
         at = self._number(of)
@@ -288,6 +317,7 @@ class _Attribution:
         )
         self.process, self.serving = process, answers > 0
         self.serving[self.reader] = True
+        self.serving = self._sum_same(self.serving.astype(np.int64)) > 0
         row = np.where(loops, np.cumsum(loops) - 1, -1)
         endpoint = np.concatenate([self.at, subrequests.endpoint]).astype(np.int64)
         begin = np.concatenate([self.times[:, 0], subrequests.begin_ns])
@@ -385,9 +415,9 @@ class _Attribution:
         All of it stays doubtful.
         """
         subs, wrong = self.subrequests, self._count_heals()
-        wrong += np.bincount(self.broken[:, 1], minlength=len(wrong))
+        wrong += self._sum_same(np.bincount(self.broken[:, 1], minlength=len(wrong)))
         asker = self._number(thread_keys(self.endpoints.host[subs.endpoint], subs.tid))
-        many = np.bincount(self.reader, minlength=len(self.keys))
+        many = self._sum_same(np.bincount(self.reader, minlength=len(self.keys)))
         doubted = (wrong > OWNERS.exchanged * many) | self._find_odd(owners[:, 0])
         for number in np.flatnonzero(self.loops & ~self.followed & doubted).tolist():
             mine = np.flatnonzero(asker == number)
@@ -468,8 +498,8 @@ class _Attribution:
         by, woken = self.thread[wakes], self.woken[wakes]
         helps = self.process[by] == self.process[woken]
         helps &= ~self.serving[woken] & self.loops[by]
-        handed = np.bincount(by[helps], minlength=many)
-        all_of = np.bincount(self.reader[: len(self.requests)], minlength=many)
+        handed = self._sum_same(np.bincount(by[helps], minlength=many))
+        all_of = self._sum_same(np.bincount(self.reader[: len(self.requests)], minlength=many))
         result: Bool = self.loops & (all_of > 0) & (handed > OWNERS.odd * all_of)
         return result
 
@@ -482,7 +512,7 @@ class _Attribution:
         helped = np.zeros(len(self.keys), np.bool_)
         for number in np.flatnonzero(self._hands_over).tolist():
             helped[number] = len(self._list_backs(number)) > 0
-        return helped
+        return self._sum_same(helped.astype(np.int64)) > 0
 
     def _follow_rounds(self, number: int, mine: I64) -> tuple[I32, I64] | None:
         """Return the same for a loop that hands its requests over to helpers that tell it so."""
@@ -543,8 +573,8 @@ class _Attribution:
         return pooled
 
     def _count_heals(self) -> I64:
-        heals: I64 = np.bincount(self.native.take_heals()[:, 1], minlength=len(self.keys))
-        return heals
+        heals = np.bincount(self.native.take_heals()[:, 1], minlength=len(self.keys))
+        return self._sum_same(heals)
 
     def _learn(self, owners: I64) -> _Learned:
         """Learn what requests ask, and after what, from whom they were attributed to."""
@@ -562,11 +592,15 @@ class _Attribution:
         contended = contended[np.isin(contended[:, 1], heals[:, 1])]
         odd = self._find_odd(request)
         # One mistake about who waits for a helper goes on unseen: one that is seen doubts all.
-        trusted = self.followed.copy()
-        trusted[self.broken[:, 1]] = False
+        broken = np.bincount(self.broken[:, 1], minlength=len(self.keys))
+        trusted = self.followed & (self._sum_same(broken) == 0)
         odd |= self._helped & ~trusted
         doubt = Doubts(
-            np.vstack([heals, contended, self.broken]), odd, self.times[:, 0], self.reader
+            np.vstack([heals, contended, self.broken]),
+            odd,
+            self.times[:, 0],
+            self.reader,
+            self._same,
         )
         asker = thread_keys(self.endpoints.host[self.subrequests.endpoint], self.subrequests.tid)
         # A connection's first sub-request is as sure as its opening.
@@ -609,12 +643,16 @@ class _Attribution:
         process = np.append(self.process, -1)[asker]  # (a thread that did nothing has no number)
         asked = np.flatnonzero((subs.connects == 0) & (process >= 0))
         at = np.searchsorted(activity.time_ns, subs.end_ns[asked])
+        asked, at = asked[at < len(activity)], at[at < len(activity)]  # a gap may be the end
         found = (activity.endpoint[at] == subs.endpoint[asked]) & (activity.act[at] == Act.RECEIVE)
         moved = found & (activity.tid[at] != subs.tid[asked])
         every, of = np.unique(process[asked], return_inverse=True)
-        count = np.bincount(of, minlength=len(every))
-        many = np.bincount(of[moved], minlength=len(every)) > OWNERS.wanders * count
-        return process, every[many & (count >= OWNERS.few)]
+        own = every if self._parts is None else self._parts.stretches.own_keys(every)
+        _, same = np.unique(own, return_inverse=True)
+        of_same = same.reshape(-1)[of.reshape(-1)]
+        count = np.bincount(of_same, minlength=len(every))
+        many = np.bincount(of_same[moved], minlength=len(every)) > OWNERS.wanders * count
+        return process, every[(many & (count >= OWNERS.few))[same.reshape(-1)]]
 
     def _find_only(self, process: I64, time: I64) -> I64:
         """Return the only request that is under way in processes at times; -1 if it is not one."""
@@ -667,12 +705,11 @@ class _Attribution:
         usual = np.zeros(int(root.max(initial=-1)) + 1, np.int64)
         for each in np.unique(root).tolist():
             usual[each] = np.bincount(asked[root == each]).argmax()
-        odd = np.bincount(reader, asked != usual[root], minlength=len(self.keys))
-        all_of = np.bincount(reader, minlength=len(self.keys))
+        odd = self._sum_same(np.bincount(reader, asked != usual[root], minlength=len(self.keys)))
+        all_of = self._sum_same(np.bincount(reader, minlength=len(self.keys)))
         # Nor is the order of a loop known that hands requests over to helpers.
         # (What runs at once, as Node does, has helpers too, and is never contradicted.)
-        confused = np.zeros(len(self.keys), np.bool_)
-        confused[self.native.take_heals()[:, 1]] = True
+        confused = self._count_heals() > 0
         unseen = confused & ~self.followed & self._hands_over
         odd_one = (odd > OWNERS.odd * all_of) | unseen
         result: Bool = (self.loops & (all_of >= OWNERS.few) & odd_one) | self.by_ends
@@ -684,7 +721,8 @@ class _Attribution:
         So is what threads do among which work wanders, while there are several requests.
         """
         slices = self.native.take_slices()
-        receives, closed = self.native.take_steps()
+        rows = self._same[self.loops]  # of loops, whose steps these are
+        receives, closed = (_sum_rows(steps, rows) for steps in self.native.take_steps())
         del self.native  # it has as much again
         direct = closed >= OWNERS.direct * receives
         row = np.cumsum(self.loops) - 1
@@ -762,9 +800,16 @@ class Doubts:
         Loops whose requests ask now one number of times and now another.
     begin : int64 [requests]
     reader : int32 [requests]
+    same : int64 [threads], optional
+        The number that a thread has through all stretches between gaps.
     """
 
-    def __init__(self, moments: I64, odd: Bool, begin: I64, reader: I32) -> None:
+    def __init__(
+        self, moments: I64, odd: Bool, begin: I64, reader: I32, same: I64 | None = None
+    ) -> None:
+        same = np.arange(len(odd)) if same is None else same
+        often = np.bincount(same[moments[:, 1]], minlength=len(same))
+        often = often > OWNERS.exchanged * np.bincount(same[reader], minlength=len(same))
         self._begin: dict[int, I64] = {}
         self._end: dict[int, I64] = {}
         for number in np.flatnonzero(odd).tolist():
@@ -773,7 +818,7 @@ class Doubts:
         for number in np.setdiff1d(moments[:, 1], np.flatnonzero(odd)).tolist():
             mine = moments[moments[:, 1] == number]
             since = np.minimum(begin[mine[:, 2]], begin[mine[:, 3]])
-            if len(mine) > OWNERS.exchanged * np.count_nonzero(reader == number):
+            if often[same[number]]:
                 since[:] = np.iinfo(np.int64).min
                 mine[:, 0] = np.iinfo(np.int64).max
             # In order of time; a later one may reach back further.
@@ -870,6 +915,14 @@ def find_loops(times: I64, reader: I32, threads: int) -> Bool:
         answered = np.maximum.accumulate(times[mine, 2])
         loops[number] = bool((times[mine[1:], 1] < answered[:-1]).any())
     return loops
+
+
+def _sum_rows(counts: I64, same: I64) -> I64:
+    """Return of each row the sum over all that are the same."""
+    every = np.zeros((int(same.max(initial=-1)) + 1, counts.shape[1]), np.int64)
+    np.add.at(every, same, counts)
+    summed: I64 = every[same]
+    return summed
 
 
 def _rank(codes: I64) -> tuple[I64, I64]:

@@ -13,8 +13,10 @@ import numpy as np
 from critpath.documents.requests import (
     REQUESTS_FORMAT,
     HostBound,
+    LeftOut,
     RequestsDocument,
     ServiceEntry,
+    join_left_out,
 )
 from critpath.model import I64, Bool
 from critpath.model.requests import (
@@ -44,15 +46,19 @@ def sum_services(sketches: Sequence[Sketches], version: str) -> RequestsDocument
     callers: dict[str, Counter[str]] = {}
     millionths: Counter[str] = Counter()
     how: dict[str, Counter[int]] = {}
+    left: dict[str, LeftOut] = {}
     alone = several = elsewhere = 0
     for each in sketches:
         table, subs, endpoints = each.requests, each.subrequests, each.endpoints
         names = table.strings
         service = table.service
-        for code, count in zip(*_count(service), strict=True):
+        for name, of in each.left_out.items():
+            told = LeftOut(**of)
+            left[name] = join_left_out(left[name], told) if name in left else told
+        for code, count in zip(*_count(service[~each.cut]), strict=True):
             requests[names[code]] += count
-        for code in _count(service)[0]:
-            rows = np.flatnonzero(service == code)
+        for code in _count(service[~each.cut])[0]:
+            rows = np.flatnonzero((service == code) & ~each.cut)
             above = table.parent[rows]
             mine = callers.setdefault(names[code], Counter())
             mine[""] += int((above < 0).sum())
@@ -64,7 +70,8 @@ def sum_services(sketches: Sequence[Sketches], version: str) -> RequestsDocument
         many = [text == _SEVERAL for text in names]
         busy = np.array(many, np.bool_)[table.why]
         several += len(np.unique(table.endpoint[busy]))
-        for row in calls[subs.request[calls] >= 0].tolist():
+        owned = calls[subs.request[calls] >= 0]
+        for row in owned[~each.cut[subs.request[owned]]].tolist():
             asker = names[int(service[subs.request[row]])]
             child = int(subs.child[row])
             asked = names[int(service[child])] if child >= 0 else _name_elsewhere(each, row)
@@ -82,6 +89,7 @@ def sum_services(sketches: Sequence[Sketches], version: str) -> RequestsDocument
                 Rule(rule).name.lower(): n / how[name].total()
                 for rule, n in how.get(name, Counter[int]()).most_common()
             },
+            left_out=left.get(name),
         )
         for name, count in requests.most_common()
     ]

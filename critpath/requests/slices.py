@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -24,9 +24,10 @@ from critpath.model import (
 )
 from critpath.model.requests import MARKERS
 from critpath.requests.endpoints import EndpointColumn
-from critpath.requests.find import list_unseen
+from critpath.requests.find import leave_out_layers
 from critpath.requests.implicit import Calls, ImplicitSlices
 from critpath.requests.implicit import find_slices as cut_slices
+from critpath.requests.stretches import Stretches, part_workers
 from critpath.requests.turns import Processes
 from critpath.schema.notes import Remark
 from critpath.text import notes
@@ -72,6 +73,8 @@ def sketch_slices(
     replayed: ReplayedRecording, specification: Specification, recording: Recording
 ) -> SliceSketches:
     """Return all slices of a recording, whichever are asked for."""
+    if MARKERS[specification.slices.marker].profile != "minimal":
+        replayed = leave_out_layers(replayed)
     found, executions, rows = _choose_slices(replayed, specification, recording.manifest)
     chosen = np.zeros(len(found), np.bool_)
     chosen[rows] = True
@@ -93,15 +96,8 @@ def _choose_slices(
     """Return all slices, those that are asked for as executions, and the row of each."""
     if replayed.sockets is None:
         raise TypeError("replayed without what threads do to each other")
-    asked, events, collected = specification.slices, replayed.events, replayed.sockets
-    found = cut_slices(
-        collected.activity,
-        replayed.workers,
-        asked.marker,
-        _read_calls(events, specification),
-        collected.endpoints[:, EndpointColumn.FAMILY],
-        list_unseen(events, "slices"),
-    )
+    asked, events = specification.slices, replayed.events
+    found = _cut_slices(replayed, specification)
     processes = Processes(replayed.workers, events.strings.__getitem__)
     end, tid, rows = found.end_ns.copy(), found.tid.copy(), np.arange(len(found))
     if asked.root:
@@ -129,7 +125,7 @@ def _choose_slices(
         comm=tuple(names),
         label=tuple(_label(names, manifest, processes)),
         incomplete=incomplete + found.lost,
-        notes=notes.slices_left_out(incomplete, found.lost),
+        notes=notes.slices_left_out(incomplete, found.lost, gaps=len(events.gaps) > 0),
         causes=tuple(id_of.get(parent, "") for parent in found.parent[rows].tolist()),
     )
     row_of = dict(zip(ids, rows.tolist(), strict=True))
@@ -137,6 +133,35 @@ def _choose_slices(
         interleaved = bool(manifest.interleaved)
         executions = select_within_runs(executions, manifest.runs, interleaved=interleaved)
     return found, executions, np.array([row_of[name] for name in executions.id], np.int64)
+
+
+def _cut_slices(replayed: ReplayedRecording, specification: Specification) -> ImplicitSlices:
+    """Return all slices; with gaps, as if each stretch between two were of a host of its own."""
+    events, collected = replayed.events, replayed.sockets
+    if collected is None:
+        raise TypeError("replayed without what threads do to each other")
+    activity, workers, marker = collected.activity, replayed.workers, specification.slices.marker
+    calls = _read_calls(events, specification)
+    families = collected.endpoints[:, EndpointColumn.FAMILY]
+    if not len(events.gaps):
+        return cut_slices(activity, workers, marker, calls, families, events.losses)
+    stretches = Stretches(events.gaps, 1 + int(activity.host.max(initial=0)))
+    stretch = stretches.find(activity.host, activity.time_ns)
+    parted = replace(activity, host=stretch.astype(np.int32))
+    if calls is not None:
+        calls = replace(calls, host=stretches.find(calls.host, calls.time_ns))
+    losses = [
+        replace(loss, host=of)
+        for loss in events.losses
+        for of in np.flatnonzero(stretches.host == loss.host).tolist()
+    ]
+    found = cut_slices(
+        *(parted, part_workers(parted, workers, stretches), marker, calls, families, losses),
+        stretches.follows_gap,
+    )
+    incomplete = found.incomplete.copy()
+    incomplete[:, 0] = stretches.host[incomplete[:, 0]]
+    return replace(found, host=stretches.host[found.host], incomplete=incomplete)
 
 
 def _pairs(host: I64, tid: I64) -> list[tuple[int, int]]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Final
 
 import numpy as np
 
-from critpath.model import I32, I64, Bool, Loss, Workers
+from critpath.model import I32, I64, U8, Bool, Loss, Workers
 from critpath.model.gaps import Gaps
 from critpath.model.requests import (
     NONE,
@@ -27,6 +27,8 @@ from critpath.requests._turns import Cutter
 from critpath.requests.datagrams import split_datagrams
 from critpath.requests.endpoints import FIRST, UDP, UNIX, resolve_endpoints
 from critpath.requests.endpoints import EndpointColumn as Column
+from critpath.requests.stretches import Parts, Stretches, part_activity
+from critpath.schema.parameters.ab import WINDOWS
 from critpath.schema.parameters.requests import TURNS
 
 BY_ARRIVAL, BY_WAKE, BY_READ = range(3)
@@ -43,6 +45,9 @@ MOST_LABELS: Final = 64  # technical: of a service's messages
 # What an account (`RequestAccount`) has of every endpoint.
 COUNTED: Final = "incomplete", "unsolicited", "skipped", "busy_periods", "streams", "datagrams"
 _MOST_CLASSES: Final = 100  # technical: of like turns, those with most changes of places
+_OF_TURNS: Final = (Act.ARRIVAL, Act.RECEIVE, Act.SEND, Act.OPEN, Act.CLOSE)
+_MOVES: Final = (Act.ARRIVAL, Act.RECEIVE, Act.SEND)
+_LIMITS: Final = np.iinfo(np.int64)
 _MIX: Final = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(31))
 
 
@@ -53,6 +58,7 @@ class Turns:
     table: I64
     incomplete: I64
     unsolicited: I64
+    part: I64 = field(default_factory=lambda: np.zeros(0, np.int64))  # of each, of `Parts`
 
     def column(self, number: int) -> I64:
         """Return one column: see `cut_turns`."""
@@ -64,16 +70,25 @@ ENDPOINT, NUMBER, BEGIN, RECEIVED, ANSWERED, END, READER, TID = range(8)
 BYTES_IN, BYTES_OUT, INTRUSIONS, HOW, PAUSES = range(8, 13)
 
 
-def cut_turns(activity: Activity, endpoints: Endpoints, hosts: int) -> Turns:
-    """Return the turns of endpoints that serve."""
-    cutter = Cutter(len(endpoints), hosts)
+def cut_turns(
+    activity: Activity, endpoints: Endpoints, hosts: int, parts: Parts | None = None
+) -> Turns:
+    """Return the turns of endpoints that serve; with gaps, of every part of one by itself."""
+    of, ends = (activity, endpoints) if parts is None else (parts.activity, parts.endpoints)
+    host = of.host if parts is None else parts.stretches.host[of.host].astype(np.int32)
+    cutter = Cutter(len(ends), hosts)
     cutter.feed(
-        *(activity.time_ns, activity.act, activity.tid, activity.host),
-        *(activity.endpoint, activity.value, _peers_here(endpoints)),
-        (endpoints.serves == 1).astype(np.uint8),
+        *(of.time_ns, of.act, of.tid, host, of.endpoint, of.value, _peers_here(ends)),
+        (ends.serves == 1).astype(np.uint8),
     )
-    counts = cutter.take_counts(len(endpoints))
-    return Turns(cutter.take_turns(), counts[:, 0], counts[:, 1])
+    counts, table = cutter.take_counts(len(ends)), cutter.take_turns()
+    part = table[:, ENDPOINT].copy()
+    if parts is not None:
+        table[:, ENDPOINT] = parts.of[part]
+        every = np.zeros((len(endpoints), 2), np.int64)
+        np.add.at(every, parts.of, counts)
+        counts = every
+    return Turns(table, counts[:, 0], counts[:, 1], part)
 
 
 def _peers_here(endpoints: Endpoints) -> I32:
@@ -100,7 +115,11 @@ class FoundTurns:
         The service that each is of; -1 where it has no turn.
     processes : Processes
     cut : bool [requests]
-        Which may have begun, or gone on, in a gap.
+        Which began, or went on, in a gap, or may have.
+    goes_on : bool [requests]
+        Which of these are but the end of what the same endpoint had begun before a gap.
+    parts : Parts or None
+        Of a recording with gaps, what happened between them.
     """
 
     activity: Activity
@@ -111,6 +130,8 @@ class FoundTurns:
     service: I64
     processes: Processes
     cut: Bool
+    goes_on: Bool
+    parts: Parts | None
 
     @property
     def guessed(self) -> Bool:
@@ -163,12 +184,23 @@ def find_turns(
     processes = Processes(workers, name_of)
     users = processes.users(activity, len(collected.endpoints))
     several = len(hosts) > 1
+    table = collected.endpoints
+    count = 1 + int(max(activity.host.max(initial=0), table[:, Column.HOST].max(initial=0)))
+    stretches = Stretches(gaps, count) if gaps is not None and len(gaps) else None
+    if stretches is not None:
+        first = vote_first(activity, table[:, Column.FIRST], stretches)
+        collected = replace(collected, endpoints=put_column(table, Column.FIRST, first))
     endpoints = resolve_endpoints(collected, users, end, far, aligned)
-    count = 1 + int(max(activity.host.max(initial=0), endpoints.host.max(initial=0)))
-    turns = cut_turns(activity, endpoints, count)
+    parts = None if stretches is None else part_activity(activity, endpoints, stretches)
+    turns = cut_turns(activity, endpoints, count, parts)
+    cut = goes_on = np.zeros(len(turns.table), np.bool_)
+    if parts is not None:
+        turns, cut, goes_on = add_partial(turns, parts)
     udp = collected.endpoints[:, Column.PROTOCOL] == UDP
     names = Names(endpoints, processes, udp, hosts if several else ())
     service = names.services(turns)
+    if parts is not None:
+        service = name_unread(turns, service, endpoints)
     reordered = find_reordered(
         activity,
         turns.column(ENDPOINT),
@@ -186,10 +218,8 @@ def find_turns(
     opened[activity.endpoint[(activity.act == Act.OPEN) & (activity.value > 0)]] = True
     early = opened[turns.column(ENDPOINT)] & (turns.column(NUMBER) <= skip)
     lost = overlaps_loss(turns, losses, begin, end)
-    cut = np.zeros(len(lost), np.bool_)
-    if gaps is not None and len(gaps):
-        host = endpoints.host[turns.column(ENDPOINT)].astype(np.int64)
-        cut = gaps.overlap(host, *_find_neighbours(turns, activity))
+    if parts is not None:
+        cut = cut | may_go_on(turns, parts, service)
     keep = np.flatnonzero(~early & ~lost)
     keep = keep[np.argsort(turns.column(BEGIN)[keep], kind="stable")]
     of = turns.column(ENDPOINT)
@@ -199,7 +229,7 @@ def find_turns(
 
     counts = np.stack(
         [
-            turns.incomplete + of_each((lost | cut) & ~early),
+            turns.incomplete + of_each((lost | cut) & ~early & ~goes_on),
             turns.unsolicited,
             of_each(early),
             of_each(keep[multiplexed[of][keep]]),
@@ -219,7 +249,7 @@ def find_turns(
     requests = name_messages(requests, collected)
     services = names.of_endpoints(turns, service)
     found = activity, endpoints, requests, account, counts, services, processes
-    return FoundTurns(*found, cut[keep])
+    return FoundTurns(*found, cut[keep], goes_on[keep], parts)
 
 
 def find_multiplexed(endpoint: I64, number: I64, intrusions: I64, service: I64) -> Bool:
@@ -355,30 +385,194 @@ def overlaps_loss(turns: Turns, losses: Sequence[Loss], begin: int, end: int) ->
     return found
 
 
-def _find_neighbours(turns: Turns, activity: Activity) -> tuple[I64, I64]:
-    """Return when each turn's endpoint did something last before it, and first after it.
+def put_column(table: I64, number: int, values: I64) -> I64:
+    """Return a table with other values in one column."""
+    result = table.copy()
+    result[:, number] = values
+    return result
 
-    In a gap between these and the turn it may have begun, or gone on, unrecorded.
+
+def vote_first(activity: Activity, first: I64, stretches: Stretches) -> I64:
+    """Return what endpoints do first: in most stretches, as a gap may hide that of one.
+
+    1 for to receive, 2 for to send, as in `critpath.requests.endpoints.EndpointColumn.FIRST`.
     """
-    limits = np.iinfo(np.int64)
-    on = activity.endpoint >= 0
-    time, endpoint = activity.time_ns[on], activity.endpoint[on].astype(np.int64)
-    times, rank = np.unique(time, return_inverse=True)
-    many = len(times) + 1
-    keys = np.unique(endpoint * many + rank)
-    of = turns.column(ENDPOINT)
-    before = np.searchsorted(times, turns.column(BEGIN), side="left")
-    after = np.searchsorted(times, turns.column(END), side="right")
+    moves = np.isin(activity.act, (Act.RECEIVE, Act.SEND)) & (activity.endpoint >= 0)
+    rows = np.flatnonzero(moves)
+    stretch = stretches.find(activity.host[rows], activity.time_ns[rows])
+    pairs = activity.endpoint[rows].astype(np.int64) * len(stretches) + stretch
+    keys, at = np.unique(pairs, return_index=True)
+    sends = activity.act[rows[at]] == Act.SEND
+    votes = np.bincount(keys // len(stretches), np.where(sends, -1, 1), minlength=len(first))
+    return np.where(votes > 0, 1, np.where(votes < 0, 2, first))
 
-    def read(place: I64, none: int) -> I64:
-        key = np.concatenate([keys, [-1]])[place]  # -1 is also before the first
-        known = (key >= 0) & (key // many == of)
-        return np.where(known, np.append(times, 0)[key % many], none)
 
-    return (
-        read(np.searchsorted(keys, of * many + before) - 1, limits.min),
-        read(np.searchsorted(keys, of * many + after), limits.max),
+def add_partial(turns: Turns, parts: Parts) -> tuple[Turns, Bool, Bool]:
+    """Add what gaps cut as turns, from or to the gap's edge; return also which these are.
+
+    And which of them are the end of what was begun before the gap.
+
+    Whose answer is the first that an endpoint does after a gap was asked before; what arrives and
+    is not answered goes on.
+    """
+    rows = np.flatnonzero(np.isin(parts.activity.act, _OF_TURNS) & (parts.activity.endpoint >= 0))
+    rows = rows[parts.endpoints.serves[parts.activity.endpoint[rows]] == 1]
+    acts, part = parts.activity.act[rows], parts.activity.endpoint[rows].astype(np.int64)
+    time, many = parts.activity.time_ns[rows], len(parts.of)
+    stretch, stretches = parts.stretch, parts.stretches
+
+    def find_first(which: Bool) -> I64:
+        found = np.full(many, _LIMITS.max)
+        np.minimum.at(found, part[which], time[which])
+        return found
+
+    def find_last(which: Bool) -> I64:
+        found = np.full(many, _LIMITS.min)
+        np.maximum.at(found, part[which], time[which])
+        return found
+
+    begin, over = np.full(many, _LIMITS.max), np.full(many, _LIMITS.min)
+    np.minimum.at(begin, turns.part, turns.column(BEGIN))
+    np.maximum.at(over, turns.part, turns.column(END))
+    opened = find_first(acts == Act.OPEN)
+    early = (time < np.minimum(begin, opened)[part]) & stretches.follows_gap[stretch][part]
+    heads = find_last(early & (acts == Act.SEND))
+    over = np.maximum(over, heads)
+    over = np.maximum(over, find_last(acts == Act.CLOSE))
+    late = (time > over[part]) & stretches.precedes_gap[stretch][part]
+    tails = find_first(late & np.isin(acts, (Act.ARRIVAL, Act.RECEIVE)))
+    received = find_first(late & (acts == Act.RECEIVE))
+    first_moves = find_first(np.isin(acts, _MOVES))
+    places = _Places(part, time)
+
+    def find_tid(which: I64, when: I64) -> I64:
+        return parts.activity.tid[rows[places.find_last(which, when)]].astype(np.int64)
+
+    made = []
+    which = np.flatnonzero(heads > _LIMITS.min)
+    low = stretches.begin[stretch[which]]
+    tid = find_tid(which, heads[which])
+    made.append(_make_partial(parts, which, low, low, heads[which], tid))
+    begun = np.zeros(many, np.bool_)  # the part before, of the same endpoint, was cut off
+    begun[1:] = (tails[:-1] < _LIMITS.max) & (parts.of[1:] == parts.of[:-1])
+    ends = [np.zeros(len(turns.table), np.bool_), begun[which]]
+    # Its first send was counted as incomplete, more of them as answers to nothing.
+    unsolicited, incomplete = turns.unsolicited.copy(), turns.incomplete.copy()
+    more = early & (acts == Act.SEND)
+    np.subtract.at(unsolicited, parts.of[part[more]], 1)
+    np.add.at(unsolicited, parts.of[which], 1)
+    np.subtract.at(incomplete, parts.of[which], 1)
+    which = np.flatnonzero(tails < _LIMITS.max)
+    np.subtract.at(incomplete, parts.of[which[received[which] < _LIMITS.max]], 1)
+    before = (tails == first_moves)[which] & (received == tails)[which]
+    before &= stretches.follows_gap[stretch[which]] & (opened[which] > tails[which])
+    low = np.where(before, stretches.begin[stretch[which]], tails[which])
+    high, read = stretches.end[stretch[which]], received[which] < _LIMITS.max
+    tid = np.zeros(len(which), np.int64)
+    tid[read] = find_tid(which[read], received[which[read]])
+    made.append(_make_partial(parts, which, low, np.where(read, received[which], high), high, tid))
+    table = np.vstack([turns.table, *(rows for rows, _ in made)])
+    part = np.concatenate([turns.part, *(of for _, of in made)])
+    cut = np.arange(len(table)) >= len(turns.table)
+    goes_on = np.concatenate([*ends, np.zeros(len(made[1][1]), np.bool_)])
+    order = np.lexsort((table[:, END], table[:, BEGIN], part))
+    number = np.arange(len(table)) - np.searchsorted(table[order, ENDPOINT], table[order, ENDPOINT])
+    table[order, NUMBER] = number + 1
+    by_end = np.argsort(table[:, END], kind="stable")
+    made_of = replace(
+        turns,
+        table=table[by_end],
+        part=part[by_end],
+        incomplete=np.maximum(incomplete, 0),
+        unsolicited=np.maximum(unsolicited, 0),
     )
+    return made_of, cut[by_end], goes_on[by_end]
+
+
+class _Places:
+    """Where the acts of each endpoint's part are, in order of time."""
+
+    def __init__(self, part: I64, time: I64) -> None:
+        self._times, rank = np.unique(time, return_inverse=True)
+        self._order = np.lexsort((time, part))
+        self._keys = part[self._order] * (len(self._times) + 1) + rank.reshape(-1)[self._order]
+
+    def find_last(self, part: I64, time: I64) -> I64:
+        """Return the last act of parts up to some times, -1 for none."""
+        first = part * (len(self._times) + 1)
+        keys = first + np.searchsorted(self._times, time, side="right") - 1
+        at = np.searchsorted(self._keys, keys, side="right") - 1
+        known = (at >= 0) & (np.append(self._keys, 0)[at] >= first)
+        return np.where(known, np.append(self._order, NONE)[at], NONE)
+
+
+def _make_partial(
+    parts: Parts, which: I64, begin: I64, received: I64, end: I64, tid: I64
+) -> tuple[I64, I64]:
+    """Return rows as those of turns."""
+    made = np.zeros((len(which), PAUSES + 1), np.int64)
+    for column, values in (
+        (ENDPOINT, parts.of[which]), (BEGIN, begin), (RECEIVED, received), (ANSWERED, end),
+        (END, end), (READER, tid), (TID, tid),
+    ):  # fmt: skip
+        made[:, column] = values
+    return made, which
+
+
+def name_unread(turns: Turns, service: I32, endpoints: Endpoints) -> I32:
+    """Return services with those of turns that nobody received, as others came to the same port."""
+    of, read = turns.column(ENDPOINT), turns.column(READER) > 0
+    port = (endpoints.host[of].astype(np.int64) << 32) + endpoints.local_port[of]
+    result = service.copy()
+    for place in (port, of):
+        there = dict(zip(place[read].tolist(), service[read].tolist(), strict=True))
+        mine = zip(place[~read].tolist(), result[~read].tolist(), strict=True)
+        result[~read] = [there.get(key, code) for key, code in mine]
+    return result
+
+
+def may_go_on(turns: Turns, parts: Parts, service: I32) -> Bool:
+    """Return which turns may have begun, or gone on, in the gap that is next to them.
+
+    Only where nothing was seen at their endpoint between the gap and them, and so near to it as
+    pieces of a request of their service, or of an answer, come apart.
+    """
+    acts, part = parts.activity, turns.part
+    moves = np.flatnonzero(np.isin(acts.act, _MOVES) & (acts.endpoint >= 0))
+    of, time = acts.endpoint[moves].astype(np.int64), acts.time_ns[moves]
+    first, last = np.full(len(parts.of), _LIMITS.max), np.full(len(parts.of), _LIMITS.min)
+    np.minimum.at(first, of, time)
+    np.maximum.at(last, of, time)
+    opened = np.zeros(len(parts.of), np.bool_)
+    opened[acts.endpoint[(acts.act == Act.OPEN) & (acts.endpoint >= 0)]] = True
+    begin, end = turns.column(BEGIN), turns.column(END)
+    stretch, stretches = parts.stretch[part], parts.stretches
+    is_first = (begin <= first[part]) & stretches.follows_gap[stretch] & ~opened[part]
+    is_last = (end >= last[part]) & stretches.precedes_gap[stretch]
+    comes = _span_of_request(turns, of, time, acts.act[moves])
+    goes = end - turns.column(ANSWERED)
+    found = np.zeros(len(part), np.bool_)
+    for each in np.unique(service).tolist():
+        mine = service == each
+        for near, span, room in (
+            (is_first, comes, begin - stretches.begin[stretch]),
+            (is_last, goes, stretches.end[stretch] - end),
+        ):
+            known = span[mine & ~near] if (mine & ~near).sum() >= WINDOWS.fewest else span[mine]
+            least = np.quantile(known, WINDOWS.nearly_all, method="higher")
+            found |= mine & near & (room < least)
+    return found
+
+
+def _span_of_request(turns: Turns, part: I64, time: I64, act: U8) -> I64:
+    """Return for how long what each turn was asked came in: 0 where it came at once."""
+    span = np.zeros(len(turns.table), np.int64)
+    for kind, since in ((Act.ARRIVAL, BEGIN), (Act.RECEIVE, RECEIVED)):
+        rows = np.flatnonzero(act == kind)
+        last = _Places(part[rows], time[rows]).find_last(turns.part, turns.column(ANSWERED) - 1)
+        came = np.where(last >= 0, time[rows][last] if len(rows) else 0, _LIMITS.min)
+        span = np.maximum(span, np.maximum(came, turns.column(since)) - turns.column(since))
+    return span
 
 
 def _build(

@@ -257,6 +257,11 @@ class RequestCounts:
     rings: int = _said(
         _WHOLE, "uses of io_uring, which hides what it does", "requests_rings", default=0
     )
+    left_out: Mapping[str, Mapping[str, int]] | None = _said(
+        _OBJECT,
+        "by service, what touches a time that was not recorded, and for how many others stand",
+        "requests_left_out",
+    )
     shared: Mapping[int, int] = _said(
         _number_family("requests_shared_", "[0-9]{1,5}", int),
         "requests that shared a connection with others, by the server's port",

@@ -290,6 +290,13 @@ class RequestsFoundInPart(Note, frozen=True):
     rings: int
 
 
+class RequestsLeftOut(Note, frozen=True):
+    """By service, what gaps leave out: see `critpath.requests.left_out.count_left_out`."""
+
+    level = "left-out"
+    services: tuple[tuple[str, tuple[tuple[str, int], ...]], ...]
+
+
 class RequestsWithoutClient(Note, frozen=True):
     """Requests were left out, as they have no times at their clients."""
 

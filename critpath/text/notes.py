@@ -165,15 +165,51 @@ def _say_sureness(note: n.RequestsFound | n.RequestsFoundInPart) -> str:
     )
 
 
+def _requests_left_out(note: n.RequestsLeftOut, _: Words) -> str:
+    every = sorted(((name, dict(of)) for name, of in note.services), key=lambda one: -_missing(one))
+    shown = [_say_left_out(name, of) for name, of in every[:_SHOWN_TYPES]]
+    beyond = sum(_missing(one) for one in every[_SHOWN_TYPES:])
+    more = f", and {beyond:,} of {plural(len(every) - _SHOWN_TYPES, 'more service')}" * (beyond > 0)
+    return (
+        f"left out, as gaps cut them or hide what else was asked: {', '.join(shown)}{more}: "
+        "long ones more often than short ones"
+    )
+
+
+def _missing(one: tuple[str, Mapping[str, int]]) -> int:
+    return one[1]["requests"] + one[1]["unsure"]
+
+
+def _say_left_out(name: str, of: Mapping[str, int]) -> str:
+    """How many requests of a service are left out, how long they last, how many are seen whole."""
+    said = []
+    if of["requests"] > 1:
+        said.append(
+            f"{of['requests']:,} cut, half of them last {format_ns(of['middle_ns'])} or more, "
+            f"one {format_ns(of['longest_ns'])}"
+        )
+    elif of["requests"]:
+        said.append(f"1 cut, it lasts {format_ns(of['longest_ns'])} or more")
+    if of["whole"]:
+        seen = of["whole"] / max(of["estimated"], of["whole"])
+        said.append(f"of those that begin between gaps {format_share(seen)} also end there")
+    return f"{_missing((name, of)):,} of {safe_text(name)} ({'; '.join(said)})"
+
+
 def _requests_without_client(note: n.RequestsWithoutClient, _: Words) -> str:
     of = plural(note.requests, "request")
     return f"{of} left out: who asked was not recorded, or its clock is not known"
 
 
-def slices_left_out(incomplete: int, lost: int) -> tuple[str, ...]:
+def slices_left_out(incomplete: int, lost: int, *, gaps: bool = False) -> tuple[str, ...]:
     """What became of slices of threads that are no executions."""
+    by = (
+        "gaps or the end of the recording, long ones more often"
+        if gaps
+        else "the end of the recording"
+    )
     rest = (
-        (incomplete, "cut by the end of the recording"),
+        (incomplete, f"cut by {by}"),
         (lost, "left out, as events were lost meanwhile"),
     )
     return tuple(f"{plural(count, 'slice')} {what}" for count, what in rest if count)
@@ -1037,6 +1073,7 @@ _SENTENCES: Final[Mapping[type[n.Note], Callable[[Any, Words], str]]] = {
     n.RecordedTook: _recorded_took,
     n.RequestsFound: _requests_found,
     n.RequestsFoundInPart: _requests_found_in_part,
+    n.RequestsLeftOut: _requests_left_out,
     n.RequestsWithoutClient: _requests_without_client,
     n.SocketsUnnamed: _sockets_unnamed,
     n.PathsDoubtful: _paths_doubtful,

@@ -154,8 +154,21 @@ def recordings_line(document: ComparisonDocument) -> str:
         said.append(f"{plural(lost, 'event')} and {plural(packets, 'packet')} lost")
     else:
         said.append("no events lost")
+    said += _count_left_out(document)
     line = "; ".join(said)
     return f"{line[:1].upper()}{line[1:]}."
+
+
+def _count_left_out(document: ComparisonDocument) -> list[str]:
+    """Return how many requests gaps leave out of each set, of how many."""
+    counts = []
+    for side, name in (("normal", "before"), ("sample", "after")):
+        account = document.sets[side].requests
+        of = account.left_out.values() if account else ()
+        if gone := sum(one.requests + one.unsure for one in of):
+            seen = sum(one.whole - one.unsure for one in of)
+            counts.append(f"{gone:,} of {gone + seen:,} {name}")
+    return [f"gaps leave out {' and '.join(counts)}"] if counts else []
 
 
 def _apart(both: tuple[SetEntry, SetEntry]) -> list[str]:

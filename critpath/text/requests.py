@@ -60,6 +60,15 @@ def how_text(of: ServiceEntry) -> str:
     return ", ".join(f"{name} {format_share(share)}" for name, share in names)
 
 
+def left_out_text(of: ServiceEntry) -> tuple[str, ...]:
+    """Return how many requests gaps leave out, and what those take that they do not, weighed."""
+    if of.left_out is None:
+        return "0", ""
+    left = of.left_out
+    took = f"{format_ns(left.p50_ns)}, {format_ns(left.p99_ns)}" if left.whole else ""
+    return f"{left.requests + left.unsure:,}", took
+
+
 def left_text(found: RequestsDocument) -> str:
     """Return what belongs to no request that was found."""
     return (

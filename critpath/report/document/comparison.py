@@ -50,6 +50,7 @@ from critpath.documents import (
 from critpath.documents.base import fill, narrow, number, plain
 from critpath.documents.executions import Cells, ExecutionTable
 from critpath.documents.exploration import AskEntry
+from critpath.documents.requests import LeftOut, join_left_out
 from critpath.model import (
     F64,
     I64,
@@ -67,7 +68,7 @@ from critpath.model.details import word_detail
 from critpath.model.paths import begin_dates, find_epochs
 from critpath.report.document.pictures import draw_pictures
 from critpath.report.palette import choose_letters
-from critpath.schema.environment import list_values
+from critpath.schema.environment import RequestCounts, list_values
 from critpath.schema.parameters.cluster import TYPES
 from critpath.text.explanation import describe_cause, find_examined
 from critpath.text.notes import Words, word, word_all
@@ -243,8 +244,22 @@ def _account(paths: PathSet) -> AccountEntry | None:
     known = [one.requests for one in paths.environment if one.requests is not None]
     if not known:
         return None
-    names = AccountEntry.__struct_fields__
-    return AccountEntry(**{name: sum(getattr(one, name) for one in known) for name in names})
+    names = {*AccountEntry.__struct_fields__} - {"left_out"}
+    summed = {name: sum(getattr(one, name) for one in known) for name in sorted(names)}
+    return AccountEntry(**summed, left_out=_sum_left_out(known))
+
+
+def _sum_left_out(known: Sequence[RequestCounts]) -> dict[str, LeftOut]:
+    """Return what gaps leave out, by service: counts are summed, times those of the most seen."""
+    found: dict[str, LeftOut] = {}
+    for one in known:
+        for name, of in (one.left_out or {}).items():
+            try:
+                told = msgspec.convert(of, LeftOut)
+            except msgspec.ValidationError:
+                continue  # a trace's own, of that name
+            found[name] = join_left_out(found[name], told) if name in found else told
+    return found
 
 
 def _tracers(paths: PathSet) -> list[str]:

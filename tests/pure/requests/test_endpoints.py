@@ -33,8 +33,8 @@ def no_workers():
     return Workers(*(empty,) * 3, empty.astype(np.int32), *(empty,) * 4, empty.astype(np.int32))
 
 
-def collect(events, strings=("",)):
-    """Return what is collected of (time, cpu, kind, fields)."""
+def collect(events, strings=("",), gaps=None):
+    """Return what is collected of (time, cpu, kind, fields), but in gaps."""
     values = [v for *_, fields in events for v in fields]
     offsets = np.cumsum([0, *(len(fields) for *_, fields in events)])[:-1]
     chunk = EventChunk(
@@ -44,7 +44,7 @@ def collect(events, strings=("",)):
         offsets.astype(np.int64),
         np.array(values, np.int64),
     )
-    found = ActivityEvents(np.array([[0, 256]], np.int64), waking=True)
+    found = ActivityEvents(np.array([[0, 256]], np.int64), waking=True, gaps=gaps)
     found.feed(chunk, CLASSES)
     return found.finish(no_workers(), strings)
 

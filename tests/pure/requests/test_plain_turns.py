@@ -185,20 +185,6 @@ def test_turns_beside_losses() -> None:
         assert found.tolist() == want
 
 
-def test_what_an_endpoint_did_before_and_after_a_turn(recordings: Any) -> None:
-    limits = np.iinfo(np.int64)
-    for collected, _ in recordings:
-        activity, many = collected.activity, len(collected.endpoints)
-        rows = [(end, begin, begin + 5) for end in range(many) for begin in range(0, 60, 7)]
-        before, after = turns._find_neighbours(make_turns(rows), activity)
-        for at, (end, begin, until) in enumerate(rows):
-            its = [
-                int(t) for t, e in zip(activity.time_ns, activity.endpoint, strict=True) if e == end
-            ]
-            assert before[at] == max((t for t in its if t < begin), default=limits.min)
-            assert after[at] == min((t for t in its if t > until), default=limits.max)
-
-
 def test_of_many_labels_the_most_common_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turns, "MOST_LABELS", 2)
     labels = ["GET /a", "GET /b", "GET /a", "", "PUT /c", "GET /b", "PUT /c", "PUT /c", "PUT /d"]

@@ -9,7 +9,7 @@ import numpy as np
 from critpath.model import Kind
 from critpath.model.gaps import BASE, make_gaps
 
-LIVES = (Kind.OTHER, Kind.FORK, Kind.EXEC, Kind.EXIT, Kind.STATEDUMP)
+LIVES = (Kind.OTHER, Kind.FORK, Kind.EXEC, Kind.EXIT, Kind.STATEDUMP, Kind.SOCKET_STATEDUMP)
 _OTHER = 4
 
 
