@@ -70,6 +70,7 @@ FULL = Environment(
         unsure=8,
         unknown=9,
         rings=10,
+        left_out={"web:80": {"requests": 3}},
         shared={443: 3, 80: 2},
     ),
     gaps=GapCounts(

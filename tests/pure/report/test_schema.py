@@ -135,10 +135,12 @@ def requests():
     """A service that another host's asks."""
     web = {"service": "nginx@web:80", "requests": 3, "calls": {"app@app:8000": 1.0}}
     known = {"callers": {"": 3}, "sure": 0.999, "how": {"order": 1.0}}
+    left = {"requests": 2, "unsure": 1, "middle_ns": 5, "longest_ns": 8, "whole": 4}
+    left |= {"estimated": 6, "p50_ns": 3, "p99_ns": 9}
     return {
         "format": REQUESTS_FORMAT,
         "version": "1",
-        "services": [{**web, **known}],
+        "services": [{**web, **known, "left_out": left}],
         "hosts": [{"host": "web", "aligned": True, "uncertainty_ns": 0}],
         "alone": 1,
         "several_at_once": 0,
