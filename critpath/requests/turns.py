@@ -446,7 +446,8 @@ def add_partial(turns: Turns, parts: Parts) -> tuple[Turns, Bool, Bool]:
     places = _Places(part, time)
 
     def find_tid(which: I64, when: I64) -> I64:
-        return parts.activity.tid[rows[places.find_last(which, when)]].astype(np.int64)
+        found: I64 = parts.activity.tid[rows[places.find_last(which, when)]].astype(np.int64)
+        return found
 
     made = []
     which = np.flatnonzero(heads > _LIMITS.min)
