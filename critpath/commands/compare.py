@@ -102,7 +102,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         progress(f"{VERDICTS[comparison.verdict]}; drawing up the answer")
         document = comparison_document(comparison, entries=written)
     if settings["known"] and (comparison.verdict in SLOWER or arguments.known_always):
-        document.known = _look_up(document, sources, settings)
+        document.known = look_up(document, sources, settings)
     write_reports(document, outputs, explore)
     if arguments.why:
         _print_why(comparison, document, to_stderr=outputs.to_stdout)
@@ -126,7 +126,7 @@ def _print_why(comparison: Analysis, document: ComparisonDocument, *, to_stderr:
             print(part, file=sys.stderr if to_stderr else sys.stdout)
 
 
-def _look_up(document: ComparisonDocument, sources: list[Path], settings: Settings) -> KnownEntry:
+def look_up(document: ComparisonDocument, sources: list[Path], settings: Settings) -> KnownEntry:
     """Return whether the store knows what became slower; it changes no verdict."""
     from critpath.flow import look_up_comparison  # noqa: PLC0415 - as above
     from critpath.known import open_store  # noqa: PLC0415 - numpy and the stages

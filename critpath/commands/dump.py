@@ -157,6 +157,8 @@ def record_always(arguments: argparse.Namespace, settings: Settings) -> int:
         conditions=conditions,
         at_most=settings["at-most"],
         dumps=settings["dumps"],
+        usual=settings["usual"],
+        after=settings["after"],
         profiles=(str(settings["profile"]), "minimal") if given else PROFILES,
         execution=specification,
         version=critpath.__version__,

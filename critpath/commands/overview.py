@@ -42,6 +42,10 @@ VERBS: Final[dict[str, str]] = {
     "verify": "say whether a recording is whole: what was recorded, and what of it is there",
     "doctor": "say what this machine lacks to record, and how to mend it; remove leftovers",
     "dump": "ask a running flight recorder (record --always) to save what it holds, or how it is",
+    "incidents": (
+        "hold the dumps of a flight recorder against what is usual, say in a line what became "
+        "slower and why, and list what was found"
+    ),
     "top": "show executions by label: rate, p50, p99 and where their time goes",
     "mark": "mark where an execution of a shell script begins or ends",
     "demo": (

@@ -197,6 +197,16 @@ def as_duration(value: Any) -> float:
     return seconds
 
 
+def as_pause(value: Any) -> float:
+    """Accept what `as_duration` does, or 0."""
+    if str(value).strip() == "0" and not isinstance(value, bool):
+        return 0.0
+    try:
+        return as_duration(value)
+    except WrongValueError as error:
+        raise WrongValueError(f"0 or {error}") from None
+
+
 def as_hourly(value: Any) -> int:
     """Accept how often in an hour: ``6/h``, or the number alone."""
     try:
@@ -507,6 +517,10 @@ _TABLE: Final[dict[str, tuple[Setting, ...]]] = {
         Setting("when", as_condition, (), "with --always: save when this happens: latency KIND > "
             "250ms, loss, signal USR1, exit != 0, pressure cpu|io|memory some 150ms/1s, overhead > "
             "2x; may be repeated", "COND", listed=as_conditions),
+        Setting("after", as_pause, 10.0, "with --always: how long a latency or pressure goes on to "
+            "be recorded before it is saved; 0: not at all", "TIME"),
+        Setting("usual", as_pause, 3600.0, "with --always: save what is usual every so often, for "
+            "critpath incidents; 0: never", "TIME"),
     ),
     "coding": (
         Setting("own", str, "", "with stacks: functions or files of the program itself", "NAMES"),

@@ -56,6 +56,10 @@ from critpath.documents.clocks import (
 )
 from critpath.documents.executions import SETS, ExecutionEntry, marked_of, rows_of
 from critpath.documents.exploration import AccountEntry, ExplorationDocument, RequestEntry
+from critpath.documents.incidents import (
+    INCIDENT_FORMAT,
+    IncidentDocument,
+)
 from critpath.documents.known import (
     CHECK_FORMAT,
     KNOWN_FORMAT,
@@ -833,6 +837,7 @@ Document = (
     | SignatureDocument
     | KnownDocument
     | CheckDocument
+    | IncidentDocument
 )
 TYPES: Final[dict[str, type[Document]]] = {
     COMPARISON_FORMAT: ComparisonDocument,
@@ -845,4 +850,5 @@ TYPES: Final[dict[str, type[Document]]] = {
     SIGNATURE_FORMAT: SignatureDocument,
     KNOWN_FORMAT: KnownDocument,
     CHECK_FORMAT: CheckDocument,
+    INCIDENT_FORMAT: IncidentDocument,
 }

@@ -219,6 +219,9 @@ class Manifest:
     counts : mapping
         Where what was counted lies beside the manifest (``path``), at which ``interval`` (ns),
         ``how``, which ``events``; empty where nothing was counted.
+    trigger : mapping
+        Why a flight recorder made this dump: ``when``, ``value``, ``kind``, ``id``, ``at``; empty
+        elsewhere.
     machine : mapping
         What the machine was like meanwhile: ``summary`` (whole numbers, see
         `summarize_machine`), ``columns`` and ``rows`` (one a second).
@@ -274,6 +277,7 @@ class Manifest:
     warnings: tuple[str, ...] = ()
     critpath: str = ""
     counts: Mapping[str, object] = field(default_factory=dict)
+    trigger: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def lost(self) -> int:

@@ -114,6 +114,7 @@ def _build_manifest(data: Mapping[str, Any]) -> Manifest:
         warnings=_texts(data, "warnings"),
         critpath=_text(data, "critpath"),
         counts=_mapping(data, "counts"),
+        trigger=_mapping({"trigger": data.get("trigger") or {}}, "trigger"),
     )
 
 

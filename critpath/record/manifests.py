@@ -228,6 +228,7 @@ def manifest_to_json(manifest: Manifest) -> str:
     """Return the text of ``critpath.json``."""
     document = {"format": MANIFEST_FORMAT, **asdict(manifest)}
     made, budget = document.pop("gaps_file"), document.pop("overhead")
+    del document["trigger"]  # of a dump it is told with what recording cost
     if not manifest.counts:
         del document["counts"]
     if manifest.block_runs == FORMER_BLOCK_RUNS:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path, PurePath
 from typing import Final
 
@@ -119,6 +121,61 @@ class Baseline:
         renamed = anonymize([session.paths for session in new], taken)
         added = [replace(s, paths=paths) for s, paths in zip(new, renamed, strict=True)]
         return replace(self, sessions=(*kept, *added), version=version), tuple(dropped)
+
+    def thin(self, most: int, recordings: int) -> Baseline:
+        """Return it with fewer recordings, and fewer executions of a kind, evenly spread."""
+        kept = list(self.sessions)
+        while len(kept) > recordings:
+            del kept[_find_crowded([session.recorded[0] for session in kept])]
+        shares = _share_evenly([session.paths.executions.label for session in kept], most)
+        thinned = []
+        for session, of in zip(kept, shares, strict=True):
+            paths = session.paths
+            label = np.array(paths.executions.label, dtype=object)
+            rows = [np.flatnonzero(label == name) for name in of]
+            # The middle of as many stretches as are kept.
+            spread = [
+                each[(2 * np.arange(n) + 1) * len(each) // (2 * n)]
+                for each, n in zip(rows, of.values(), strict=True)
+                if n
+            ]
+            if not spread:
+                continue
+            chosen = np.sort(np.concatenate(spread)).astype(np.int64)
+            out = session.left_out + len(paths) - len(chosen)
+            taken = paths if len(chosen) == len(paths) else paths.take(chosen)
+            thinned.append(replace(session, paths=taken, left_out=out))
+        return replace(self, sessions=tuple(thinned))
+
+
+def _find_crowded(recorded: Sequence[str]) -> int:
+    """Return which of some recordings is nearest to both beside it: never the first or last."""
+    if len(recorded) < 3:
+        return 0
+    seconds = [_read_second(text) for text in recorded]
+    return min(range(1, len(seconds) - 1), key=lambda i: (seconds[i + 1] - seconds[i - 1], i))
+
+
+def _read_second(text: str) -> float:
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return 0.0
+
+
+def _share_evenly(labels: Sequence[Sequence[str]], most: int) -> list[dict[str, int]]:
+    """Return how many of each label each session keeps: as many as the others, if it has them."""
+    counts = [Counter(of) for of in labels]
+    kept: list[dict[str, int]] = [{} for _ in labels]
+    for label in sorted({label for of in counts for label in of}):
+        left = most
+        having = sorted(
+            (i for i, of in enumerate(counts) if of[label]), key=lambda i: counts[i][label]
+        )
+        for place, i in enumerate(having):
+            kept[i][label] = min(counts[i][label], left // (len(having) - place))
+            left -= kept[i][label]
+    return kept
 
 
 def make_sessions(parts: Sequence[PathSet], most: int) -> tuple[Session, ...]:

@@ -74,7 +74,8 @@ MAY_IMPORT: Final[dict[str, set[str]]] = {
     # The whole of it: extract, compare, remember, watch.
     "flow": {*LEAVES, *STAGES, "__init__"},
     # Front ends: they ask for whole answers, and the doors for parts of them.
-    "commands": {*LEAVES, *STAGES, "flow", "__init__"},
+    "incidents": {*LEAVES, "flow", "read", "report", "store", "__init__"},
+    "commands": {*LEAVES, *STAGES, "flow", "incidents", "__init__"},
     "pytest_gate": {*LEAVES, "commands", "flow", "read", "record", "report", "store", "__init__"},
     "api": {*LEAVES, "commands", "detect", "flow", "report", "store"},
     # Runs in the recorded program, whose interpreter may have nothing of critpath.

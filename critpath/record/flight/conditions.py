@@ -14,6 +14,9 @@ LATENCY, LOSS, SIGNAL, EXIT, PRESSURE, OVERHEAD = (
     *("latency", "loss", "signal", "exit", "pressure", "overhead"),
 )
 COMMAND: Final = "command"  # critpath dump: always works
+USUAL: Final = "usual"  # every so often, to know what is usual
+# What goes on when it is noticed: a while later more of it is held.
+LASTING: Final = frozenset({LATENCY, PRESSURE})
 
 _UNITS: Final = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": NS_PER_S, "min": 60 * NS_PER_S}
 _SPAN: Final = r"(\d{1,9}(?:\.\d{1,6})?)\s*(ns|us|ms|s|min)"

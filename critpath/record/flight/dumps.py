@@ -26,7 +26,7 @@ from critpath.errors import CritpathError
 from critpath.model import Manifest
 from critpath.model.recording import COMPLETE, MANIFEST
 from critpath.record.budget.gaps import JOURNAL
-from critpath.record.flight.conditions import COMMAND
+from critpath.record.flight.conditions import COMMAND, USUAL
 from critpath.record.flight.pages import cut, is_empty
 from critpath.record.ftrace import raw as raws
 from critpath.record.ftrace.budget import SUMMARY
@@ -49,6 +49,7 @@ _PREPARED: Final = "dump.json"  # in raw/: what makes a recording of the pages
 # In UTC; those of earlier versions, in local time, are without Z.
 _NAME: Final = re.compile(r"(\d{8}T\d{6})(Z?)(?:\.(\d{1,9}))?-[a-z0-9-]{1,40}", re.ASCII)
 _KEPT: Final = "keep"  # a file of that name in a dump: it is not removed
+_USUAL_KEPT: Final = 4  # `critpath incidents` takes what it needs of them
 _NOT_FROM_HERE: Final = ("-P",) if sys.version_info >= (3, 11) else ()
 
 
@@ -188,27 +189,28 @@ def find_dumps(top: Path) -> list[Path]:
     return []
 
 
-def _was_asked(place: Path) -> bool:
-    """Tell whether somebody asked for a dump, by a command or a signal."""
+def _find_class(place: Path) -> str:
+    """Return for whom a dump was made: who asked, what is usual, or a condition."""
     try:
         when = json.loads((place / MANIFEST).read_bytes())["trigger"]["when"]
     except (OSError, ValueError, TypeError, KeyError):
-        return False
-    return when in {COMMAND, "signal USR1"}
+        return ""
+    return {COMMAND: COMMAND, "signal USR1": COMMAND, USUAL: USUAL}.get(when, "")
 
 
 def remove_oldest(top: Path, most: int, made: Path | None = None) -> int:
-    """Remove the oldest dumps beyond a number, of those asked for and of conditions' apart.
+    """Remove the oldest dumps beyond a number, of those asked for, usual and conditions' apart.
 
     None that is being read, none that has a file ``keep``, and not the one just made.
     Returns how many.
     """
     remove_gone(top)
-    of_kind: dict[bool, list[Path]] = {False: [], True: []}
+    of_class: dict[str, list[Path]] = {"": [], COMMAND: [], USUAL: []}
     for place in find_dumps(top):
         if not os.path.lexists(place / _KEPT):
-            of_kind[_was_asked(place)].append(place)
-    old = [place for found in of_kind.values() for place in found[: max(0, len(found) - most)]]
+            of_class[_find_class(place)].append(place)
+    room = {"": most, COMMAND: most, USUAL: min(most, _USUAL_KEPT)}
+    old = [p for of, found in of_class.items() for p in found[: max(0, len(found) - room[of])]]
     removed = 0
     for place in old:
         if place == made:
@@ -277,7 +279,9 @@ def describe(building: Path, prepared: Mapping[str, Any]) -> Manifest:
     rows = "".join(json.dumps(row) + "\n" for row in prepared["journal"])
     (raw / JOURNAL).write_text(rows, encoding="ascii")
     raws.write_json(raw / SUMMARY, prepared["overhead"])
-    manifest = replace(read_manifest(building), begin=begin)
+    manifest = read_manifest(building)
+    host = {**manifest.host, "programs": prepared["programs"]}
+    manifest = replace(manifest, begin=begin, host=host)
     write_manifest(building, manifest)
     raws.write_description(raw, {**prepared["description"], "begin": begin, "end": prepared["end"]})
     return manifest

@@ -25,7 +25,7 @@ from critpath.record.budget.calibrate import find_costs
 from critpath.record.budget.control import Budget, Control, Costs
 from critpath.record.budget.loop import BusyTimes, Loop
 from critpath.record.cleanup import remove_leftovers
-from critpath.record.flight.conditions import COMMAND, Condition
+from critpath.record.flight.conditions import COMMAND, LASTING, USUAL, Condition
 from critpath.record.flight.dumps import Dump, Trigger, dump_request, find_dumps, remove_oldest
 from critpath.record.flight.live import Execution, Formats, LiveExecutions
 from critpath.record.flight.memory import DUMP, Memory, allow_pipes
@@ -73,6 +73,7 @@ _CLIENTS: Final = 16
 _WAITING: Final = 20_000  # executions that are held for who watches
 _LOOKED_ON: Final = 10.0  # s for which executions are found after somebody asked for them
 _TOLD: Final = 100_000  # bytes of them in one answer: it is one message of a socket
+_MOST_PROGRAMS: Final = 1000  # names of threads
 _ROW, _LONGEST_LETTER = 64, 12  # bytes of one without its kind, and of a letter of that, at most
 
 
@@ -93,6 +94,10 @@ class FlightRequest:
         Dumps an hour.
     dumps : int
         That are kept.
+    usual : float
+        s from one dump of what is usual to the next; 0 for none.
+    after : float
+        s for which it goes on to record before it saves what goes on.
     profiles : tuple of str
         Richest first; the first that the budget allows all the time is taken.
     execution, version : str
@@ -109,6 +114,8 @@ class FlightRequest:
     conditions: tuple[Condition, ...]
     at_most: int
     dumps: int
+    usual: float = 0.0
+    after: float = 0.0
     profiles: tuple[str, ...] = PROFILES
     execution: str = ""
     version: str = ""
@@ -164,6 +171,7 @@ class Flight:
         self._refusals = Refusals(request.at_most)
         self._dump: Dump | None = None
         self._pending: Trigger | None = None  # of who asked meanwhile
+        self._going_on: dict[str, tuple[float, Trigger]] = {}  # by condition, when to save it
         self._asked: list[socket.socket] = []  # who waits for the dump under way
         self._waiting: list[socket.socket] = []  # and for the one after it
         self._clients: dict[int, socket.socket] = {}
@@ -173,6 +181,7 @@ class Flight:
         self._profile = ""
         self._fitted = False  # all of it could be recorded all the time, at the start
         self._began = time.monotonic()
+        self._usual_due = self._began + min(request.usual, request.keep)
         self._since = time.monotonic_ns()  # when what is held begins, at the earliest
         self._right = self._since  # when nobody else had switched anything
         self._made = self._removed = 0
@@ -336,7 +345,8 @@ class Flight:
         triggers.register(poll)
         due = state = time.monotonic()
         while not self._ending:
-            fast = triggers.watches_marks or self._dump is not None
+            waits = self._dump is not None or bool(self._going_on)
+            fast = triggers.watches_marks or waits
             ready = poll.poll(1000 * _TICK[not fast])
             now = time.monotonic_ns()
             for descriptor, _ in ready:
@@ -350,6 +360,7 @@ class Flight:
                     self._fire(triggers.ready(descriptor, now))
             self._look_at_marks()
             self._look_at_dump()
+            self._look_at_what_is_due()
             self._look_at_threads()
             if time.monotonic() >= due:
                 due = time.monotonic() + _SECOND
@@ -414,7 +425,29 @@ class Flight:
 
     def _fire(self, triggers: Iterator[Trigger] | Sequence[Trigger]) -> None:
         for trigger in triggers:
-            self._save(trigger)
+            lasts = trigger.when.partition(" ")[0] in LASTING and self.request.after > 0
+            if not lasts or trigger.when in self._going_on:
+                if not lasts:
+                    self._save(trigger)
+                continue
+            if why := self._refusals.refusal(trigger.when):
+                self._refuse(trigger, why)
+                continue
+            self._going_on[trigger.when] = time.monotonic() + self.request.after, trigger
+
+    def _look_at_what_is_due(self) -> None:
+        """Save what went on for long enough; else what is usual, if it is time for that."""
+        if self._dump is not None:
+            return
+        now = time.monotonic()
+        for when, (due, trigger) in self._going_on.items():
+            if now >= due:
+                del self._going_on[when]
+                self._save(trigger)
+                return
+        if self.request.usual and not self._going_on and now >= self._usual_due:
+            why = self._save(Trigger(USUAL, at=time.monotonic_ns()))
+            self._usual_due = now + (min(_AGAIN, self.request.usual) if why else self.request.usual)
 
     # Dumps
 
@@ -428,7 +461,7 @@ class Flight:
             before = time.thread_time()
             try:
                 self._dump = self._move(trigger)
-                if not trigger.asked:
+                if not (trigger.asked or trigger.when == USUAL):
                     self._refusals.note_made(trigger.when)
             except (CritpathError, OSError) as error:
                 full = isinstance(error, OSError) and error.errno in raws.FULL
@@ -437,14 +470,19 @@ class Flight:
                 self._say(f"warning: a dump was given up: {text}")
             took = time.thread_time() - before
             self._moved, self._own = self._moved + took, self._own + took
-        if why and self._refusals.note(why):
-            self._say(f"refused ({why}): {safe_text(trigger.when)}; more of these are counted")
+        if why:
+            self._refuse(trigger, why)
         return why
+
+    def _refuse(self, trigger: Trigger, why: str) -> None:
+        if self._refusals.note(why):
+            self._say(f"refused ({why}): {safe_text(trigger.when)}; more of these are counted")
 
     def _refusal(self, trigger: Trigger) -> str:
         if self._dump is not None:
             return "a dump is being made"
-        if not trigger.asked and (why := self._refusals.refusal(trigger.when)):
+        limited = not (trigger.asked or trigger.when == USUAL)
+        if limited and (why := self._refusals.refusal(trigger.when)):
             return why
         used, _ = self._memory.used()
         try:
@@ -480,7 +518,7 @@ class Flight:
             self._closed = (time.monotonic_ns() - begun) / NS_PER_S
             with contextlib.closing(held):
                 begin = held.save(dump.raw, since, closed)
-            self._note_machine(dump.raw, begin)
+            programs = self._note_machine(dump.raw, begin)
             raws.copy_descriptions(memory.instance, dump.raw, self._events)
             dump.start(
                 {
@@ -489,6 +527,7 @@ class Flight:
                     "layers": [layer.name for layer in memory.layers],
                     "journal": rows,
                     "overhead": self._overhead(trigger),
+                    "programs": programs,
                     "description": {
                         **self._description,
                         "gaps": held.silences(begin),
@@ -502,8 +541,11 @@ class Flight:
             raise
         return dump
 
-    def _note_machine(self, raw: Path, begin: int) -> None:
-        """Note what threads, groups and sockets there are, and which threads there were."""
+    def _note_machine(self, raw: Path, begin: int) -> dict[str, str]:
+        """Note what threads, groups and sockets there are, and which threads there were.
+
+        Returns what programs are, see `find_programs`.
+        """
         threads = tracefs.scan_threads()
         raws.write_json(raw / f"statedump{raws.AT_END}.json", threads)
         # Seen before what is held, or as old as that: they were there when it begins.
@@ -521,6 +563,7 @@ class Flight:
             raws.write_json(raw / f"sockets{raws.AT_END}.json", scan_sockets()[0])
         if way_of_requests(names - {"sk_data_ready"}):
             raws.write_json(raw / f"descriptors{raws.AT_END}.json", scan_descriptors()[0])
+        return find_programs(threads)
 
     def _look_at_threads(self) -> None:
         """Note which threads there are, as those that end meanwhile cannot be asked any more."""
@@ -548,6 +591,9 @@ class Flight:
         else:
             self._made += 1
             self._last = str(dump.target)
+            # So soon after another one there is little to save.
+            pause = min(self.request.usual, self.request.keep)
+            self._usual_due = max(self._usual_due, time.monotonic() + pause)
             self._say(
                 f"{dump.target}: {safe_text(dump.trigger.when)} {dump.trigger.value}".rstrip()
             )
@@ -743,6 +789,31 @@ def _births(threads: set[int]) -> dict[int, int]:
     tick = NS_PER_S // os.sysconf("SC_CLK_TCK")
     began = {thread: start_time(thread) for thread in threads}
     return {thread: at * tick - slept if at else sys.maxsize for thread, at in began.items()}
+
+
+def find_programs(threads: Sequence[tracefs.ThreadRow]) -> dict[str, str]:
+    """Return by names of threads which file their processes execute, and since when.
+
+    A deployment shows in either.  Names of processes that differ in the file are left out.
+    """
+    files: dict[int, str] = {}
+    found: dict[str, set[int]] = {}
+    for row in threads:
+        pid, name, kernel = row[2], row[4], row[7]
+        if kernel:
+            continue
+        if pid not in files:
+            files[pid] = ""
+            with contextlib.suppress(OSError):
+                of = Path(f"/proc/{pid}/exe").stat()
+                files[pid] = f"{of.st_dev:x}-{of.st_ino:x}-{of.st_mtime_ns:x}"
+        if files[pid]:
+            found.setdefault(name, set()).add(pid)
+    sure = {n: pids for n, pids in found.items() if len({files[pid] for pid in pids}) == 1}
+    return {
+        name: f"{files[min(pids)]} {min(map(start_time, pids))}"
+        for name, pids in itertools.islice(sorted(sure.items()), _MOST_PROGRAMS)
+    }
 
 
 def _at(begin: int, row: tracefs.ThreadRow) -> tracefs.ThreadRow:

@@ -65,7 +65,7 @@ class Flight:
         self.client = http.client.HTTPConnection("127.0.0.1", self.port)
         self.get("/")  # connected before anything is recorded
         words = ("--profile", "requests", "--memory", "16M", "--overhead", "1000%")
-        when = ("--when", SLOW, "--dumps", "2")
+        when = ("--when", SLOW, "--dumps", "2", "--after", "0", "--usual", "0")
         self.recorder = start(
             *(sys.executable, "-m", "critpath", "record", "--always", "-o", self.place),
             *(*words, *when, "--calibrate", "off"),

@@ -322,3 +322,36 @@ def test_one_of_each_name_runs(fly: Callable[..., Flown], critpath: Callable[...
     assert again.returncode == 2
     assert "runs already" in again.stderr
     assert flown.status()["dumps"]["made"] == 0
+
+
+def test_what_goes_on_is_saved_a_while_later_and_what_is_usual_every_so_often(
+    fly: Callable[..., Flown],
+) -> None:
+    flown = fly("latency checkout > 250ms", usual=60.0, keep=30.0, after=5.0)
+
+    def switch(seconds: int) -> None:
+        for _ in range(seconds):
+            flown.switch()
+            flown.time.pass_time(1)
+
+    def names() -> list[str]:
+        return [p.name.partition("-")[2] for p in flown.dumps]
+
+    switch(15)
+    assert names() == []
+    switch(18)  # once as much is held as a dump has at most, then each minute
+    assert names() == ["usual"]
+    switch(50)
+    flown.mark("critpath:begin checkout 1")
+    switch(1)
+    flown.mark("critpath:end checkout 1")
+    switch(3)  # what is usual would have been due, and would have taken what is held
+    assert names() == ["usual"]
+    switch(6)
+    assert names()[:2] == ["usual", "latency-checkout"]
+    trigger, end = (read(flown.dumps[1])[key] for key in ("trigger", "end"))
+    assert 4e9 < end - trigger["at"] < 7e9
+    switch(90)
+    assert names()[2:] == ["usual", "usual"]
+    assert read(flown.dumps[-1])["trigger"]["when"] == "usual"
+    assert flown.status()["dumps"]["refused"] == {}

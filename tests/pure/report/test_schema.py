@@ -19,6 +19,7 @@ from rich.console import Console
 from critpath.ab.judgement import Judge
 from critpath.documents import TYPES, AbBlock
 from critpath.documents.clocks import CLOCKS_FORMAT
+from critpath.documents.incidents import INCIDENT_FORMAT
 from critpath.documents.known import CHECK_FORMAT, KNOWN_FORMAT
 from critpath.documents.requests import REQUESTS_FORMAT
 from critpath.documents.signatures import SIGNATURE_FORMAT
@@ -194,6 +195,19 @@ def known_check():
     return {"format": CHECK_FORMAT, "version": "1", **checked, "doubtful": [], "notes": []}
 
 
+def incident():
+    """Requests that became slower at night."""
+    found = {"format": INCIDENT_FORMAT, "version": "1", "id": "20261129T030412Z-usual"}
+    found |= {"when": "2026-11-29T03:04:12Z", "last": "2026-11-29T03:04:12Z", "count": 1}
+    found |= {"host": "shop", "container": "", "program": "web", "kind": "GET /cart"}
+    found |= {"trigger": {"when": "usual", "value": "", "kind": ""}, "verdict": "anomaly"}
+    found |= {"code": 1, "executions": [200, 60], "p50": [1.0, 2.0], "p95": [1.0, 2.0]}
+    found |= {"p99": [None, None], "cause": None, "probability": None, "sentence": "they wait"}
+    usual = {"of": "usual", "files": ["usual/a"], "recorded": [""], "executions": 200}
+    found |= {"usual": {**usual, "deployed": []}, "known": "", "dumps": ["a"]}
+    return {**found, "dump": {"path": "/a", "bytes": 1}, "page": "page.html"}
+
+
 @pytest.fixture(scope="module")
 def documents(factory, load):
     comparison = factory.comparison(columns=8, normals=3, samples=2, anomalous=1)
@@ -208,7 +222,7 @@ def documents(factory, load):
         document["format"]: document
         for document in [
             *(*found, calibration(), clocks(), requests(), signature()),
-            *(known_answer(), known_check()),
+            *(known_answer(), known_check(), incident()),
         ]
     }
 

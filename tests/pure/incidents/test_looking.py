@@ -1,0 +1,363 @@
+"""From a dump to a line, over drawn executions and days of simulated time."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from critpath.documents import IncidentDocument
+from critpath.documents.incidents import TriggerEntry
+from critpath.errors import UnreadableError, UsageError
+from critpath.incidents import keeping
+from critpath.incidents.dumps import Dump
+from critpath.incidents.looking import Looker, Looking, split_at
+from critpath.incidents.times import format_time, parse_time
+from critpath.model import CompareSettings, PathSet
+from critpath.schema.environment import Environment
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "end_to_end"))
+from drawn_sets import draw
+
+HOUR, DAY = 3600, 24 * 3600
+BEGIN = parse_time("2026-11-30T00:00:00Z")
+
+
+class Host:
+    """A flight recorder that makes drawn dumps, and who looks at them."""
+
+    def __init__(self, top: Path) -> None:
+        self.flight, self.place = top / "flight", top / "incidents"
+        self.flight.mkdir()
+        self.now = BEGIN
+        self.told: list[tuple[IncidentDocument, str]] = []
+        self.said: list[str] = []
+        self.paths: dict[str, PathSet] = {}
+        self.rng = np.random.default_rng(1)
+        self.known = ""
+        self.looker = self.look_anew()
+
+    def look_anew(self, quota: int = 1 << 30) -> Looker:
+        return Looker(
+            Looking(
+                flight=self.flight,
+                directory=self.place,
+                settings=CompareSettings(),
+                quota=quota,
+                read=self.read,
+                look_up=lambda *_: self.known,
+                render=lambda _: "<p>page",
+                tell=lambda one, line: self.told.append((one, line)),
+                say=self.said.append,
+            )
+        )
+
+    def read(self, path: Path) -> PathSet:
+        return self.paths[path.name]
+
+    def dump(
+        self,
+        when: str,
+        *,
+        value: str = "",
+        asks: int = 2,
+        before: int = 0,
+        count: int = 60,
+        began: int = 1,
+    ) -> str:
+        """Make a dump now: so many requests that ask as often, after some that ask twice."""
+        rows = []
+        for number in range(before + count):
+            times = 2 if number < before else asks
+            steps = [f"r{self.rng.normal(20_000, 1000):.0f}"]
+            for _ in range(times):
+                steps += [
+                    f"h{self.rng.normal(50_000, 4000):.0f}",
+                    f"r{self.rng.normal(6000, 500):.0f}",
+                ]
+            rows.append(" ".join(steps))
+        word = when.partition(" ")[0]
+        name = f"{format_time(self.now).replace('-', '').replace(':', '')}-{word}"
+        paths = draw(rows)
+        labels = ("GET /cart",) * len(rows)
+        moment = int(paths.executions.end[before or -1])
+        epoch = self.now * 10**9 - moment
+        self.paths[name] = replace(
+            paths,
+            executions=replace(paths.executions, label=labels),
+            sources=(str(self.flight / name),),
+            environment=(Environment(recording=str(self.flight / name), clock_epoch=epoch),),
+        )
+        manifest = {
+            "format": "critpath/recording/1",
+            "state": "complete",
+            "host": {"name": "shop", "programs": {"worker": f"8-1-1 {began}"}},
+            "clock": {"epoch": epoch},
+            "begin": 0,
+            "end": int(paths.executions.end[-1]),
+            "trigger": {"when": when, "value": value, "kind": "GET /cart", "at": moment},
+        }
+        (self.flight / name).mkdir()
+        (self.flight / name / "critpath.json").write_text(json.dumps(manifest))
+        return name
+
+    def pass_time(self, seconds: int) -> None:
+        self.now += seconds
+
+    @property
+    def lines(self) -> list[str]:
+        return [line for _, line in self.told]
+
+    def kept(self) -> list[str]:
+        return sorted(p.name for p in (self.place / "usual").iterdir())
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path)
+
+
+def test_two_days(host: Host, critpath: Callable[..., Any]) -> None:
+    """Healthy hours tell nothing; a fault is one incident; one that lasts a day becomes usual."""
+    for _ in range(8):  # the first day
+        host.dump("usual")
+        host.looker.look()
+        host.pass_time(3 * HOUR)
+    assert (host.told, host.said) == ([], [])
+    assert host.kept() == [f"20261130T{hour:02}Z-0.baseline.json" for hour in (0, 6, 12, 18)]
+    # At four in the morning it asks 22 times instead of twice, for some minutes.
+    host.pass_time(HOUR)
+    for number in range(3):
+        host.dump("latency GET /cart > 5ms", asks=22, before=40 * (number == 0))
+        host.looker.look()
+        host.pass_time(600)
+    [one] = {id(one): one for one, _ in host.told[-1:]}.values()
+    assert len(host.told) == 3
+    assert (one.count, one.verdict, one.code, one.kind) == (3, "anomaly", 1, "GET /cart")
+    assert (one.host, one.program, one.usual.of) == ("shop", "worker", "usual")
+    assert one.usual.files == ["usual/20261130T00Z-0.baseline.json"]
+    first = host.lines[0]
+    assert first.startswith("2026-12-01T01:00:00Z worker GET /cart p")
+    assert "helper" in first
+    assert "they wait for helper 22 times instead of twice" in first
+    assert "(3 times, last 2026-12-01T01:20:00Z)" in host.lines[-1]
+    # Listed, shown, and gone on with from the next start.
+    shown = critpath("incidents", host.place)
+    assert (shown.returncode, shown.stdout) == (0, f"{one.id}\n  {host.lines[-1]}\n")
+    assert critpath("incidents", host.place, "--since", "2026-12-01T01:21Z").stdout == ""
+    assert json.loads(critpath("incidents", host.place, "--json").stdout)["count"] == 3
+    shown = critpath("incidents", "show", one.id, host.place)
+    assert shown.returncode == 1
+    assert "SLOWER" in shown.stdout
+    assert "22 times instead of twice" in shown.stdout
+    assert (host.place / one.id / "page.html").read_text() == "<p>page"
+    host.looker = host.look_anew()
+    assert host.looker.look() == 0
+    assert len(host.told) == 3
+    # From noon on it takes longer, and stays so: told once an hour at most, usual after a day.
+    host.told.clear()
+    host.now = BEGIN + 36 * HOUR
+    for _ in range(9):
+        host.dump("usual", asks=6)
+        host.looker.look()
+        host.pass_time(3 * HOUR)
+    assert all(one.verdict == "anomaly" for one, _ in host.told)
+    assert len(host.told) == 8
+    assert host.said == [
+        "what is different since 2026-12-01T12:00:00Z lasted a day: from now on it is usual"
+    ]
+    host.dump("usual", asks=6)
+    host.looker.look()
+    assert len(host.told) == 8
+    assert host.kept()[-1] == "20261202T12Z-1.baseline.json"
+
+
+def test_without_anything_usual_the_time_before_is_what_it_is_held_against(host: Host) -> None:
+    host.dump("latency GET /cart > 5ms", asks=22, before=80)
+    host.looker.look()
+    [(one, line)] = host.told
+    assert (one.verdict, one.usual.of, one.usual.executions) == ("anomaly", "dump", 80)
+    assert line.endswith("it is held against the time before, as nothing usual is kept")
+    assert len(host.said) == 1
+    host.pass_time(2 * HOUR)
+    host.dump("loss", asks=2, count=10)
+    host.looker.look()
+    assert len(host.said) == 1  # said once
+    assert host.told[-1][0].verdict == "inconclusive"
+    assert "nothing usual is kept" in host.lines[-1]
+
+
+def test_a_deployment_begins_an_age(host: Host) -> None:
+    for _ in range(2):
+        host.dump("usual")
+        host.pass_time(HOUR)
+    host.dump("usual", asks=6, began=2)
+    host.looker.look()
+    [(one, line)] = host.told
+    assert (one.verdict, one.usual.of, one.usual.deployed) == (
+        "anomaly",
+        "before-deploy",
+        ["worker"],
+    )
+    assert line.endswith("this is since worker was deployed")
+    assert host.kept() == ["20261130T00Z-0.baseline.json", "20261130T00Z-1.baseline.json"]
+    host.pass_time(HOUR)
+    host.dump("usual", asks=6, began=2)
+    host.looker.look()
+    assert len(host.told) == 1  # it is usual by now
+
+
+def test_what_somebody_calls_healthy_is_usual_and_what_somebody_asks_for_is_theirs(
+    host: Host,
+) -> None:
+    host.dump("command", value="healthy", asks=6)
+    host.pass_time(60)
+    host.dump("command", value="to see", asks=22)
+    host.looker.look()
+    assert host.told == []
+    assert len(host.kept()) == 1
+
+
+def test_a_dump_that_ends_who_looks_at_it_is_given_up(host: Host) -> None:
+    name = host.dump("loss")
+    paths = host.paths.pop(name)
+    with pytest.raises(KeyError):
+        host.looker.look()
+    host.paths[name] = paths
+    host.looker = host.look_anew()
+    host.looker.look()
+    assert "could not be explained" in host.lines[0]
+
+
+def test_seen_before(host: Host) -> None:
+    host.known = "n-plus-one"
+    host.dump("usual")
+    host.pass_time(HOUR)
+    host.dump("latency GET /cart > 5ms", asks=22)
+    host.looker.look()
+    assert host.lines[0].endswith("seen before: n-plus-one")
+
+
+def test_the_oldest_make_way_but_what_is_kept(host: Host) -> None:
+    made = []
+    for _ in range(4):
+        made.append(host.dump("loss", count=5))
+        host.looker.look()
+        host.pass_time(2 * HOUR)
+        (host.place / made[0] / "keep").touch()
+    host.looker = host.look_anew(quota=1)
+    made.append(host.dump("loss", count=5))
+    host.looker.look()
+    assert keeping.list_incidents(host.place) == [made[0], made[-1]]
+
+
+def test_the_window_is_as_long_as_it_takes() -> None:
+    paths = draw(["r100"] * 300)
+    end = paths.executions.end
+    before, after = split_at(paths, int(end[290]), 10**10)
+    assert (len(before), len(after)) == (0, 300)  # it is longer than all of them
+    slow = draw(["r900000"] * 100)  # 0.9 s each
+    before, after = split_at(slow, int(slow.executions.end[97]), 10**9)
+    assert 30 <= len(after) <= 60
+    assert len(before) + len(after) == 100
+    before, after = split_at(slow.take(np.arange(0)), 5, 10**9)
+    assert len(before) == len(after) == 0
+
+
+@pytest.mark.parametrize(
+    ("when", "window"),
+    [
+        ("latency GET /a/1s > 250ms", 0),
+        ("latency GET /a p99 > 250ms over 30s", 30 * 10**9),
+        ("pressure cpu some 150ms/1s", 10**9),
+        ("rate web < 1 over 1.5min", 90 * 10**9),
+        ("loss", 0),
+    ],
+)
+def test_a_condition_says_over_which_time_it_looks(when: str, window: int) -> None:
+    assert Dump(Path("x"), TriggerEntry(when), 0, 0, "", {}).window == window
+
+
+# What is in the directory is others'
+
+
+def test_directories_of_others_are_refused(tmp_path: Path) -> None:
+    place = tmp_path / "d"
+    place.mkdir(mode=0o755)
+    with pytest.raises(UsageError, match="others may enter"):
+        keeping.prepare_directory(place)
+    place.chmod(0o700)
+    (place / "mine").touch()
+    with pytest.raises(UsageError, match="no incident: mine"):
+        keeping.prepare_directory(place)
+    (tmp_path / "link").symlink_to(place)
+    with pytest.raises(UsageError):
+        keeping.prepare_directory(tmp_path / "link")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"[" * 100_000,
+        b'{"format": "critpath/incident/1"}',
+        b'{"format": "critpath/comparison/1"}',
+        b" " * (2 << 20),
+        b"\xff",
+    ],
+)
+def test_damaged_incidents_are_passed_over(
+    host: Host, critpath: Callable[..., Any], content: bytes
+) -> None:
+    name = host.dump("loss", count=5)
+    host.looker.look()
+    bad = host.place / "20991231T000000Z-bad"
+    bad.mkdir()
+    (bad / "incident.json").write_bytes(content)
+    (host.place / "20991231T000001Z-link").symlink_to(host.place / name)
+    (host.place / "20991231T000002Z-link").mkdir()
+    (host.place / "20991231T000002Z-link" / "incident.json").symlink_to("/etc/passwd")
+    assert [one.id for one in keeping.read_incidents(host.place)] == [name]
+    assert critpath("incidents", host.place).returncode == 0
+    assert critpath("incidents", "show", bad.name, host.place).returncode == 4
+    with pytest.raises(UnreadableError):
+        keeping.load_incident(host.place / "20991231T000002Z-link")
+    (host.place / "state.json").write_bytes(content)
+    assert host.look_anew().state.seen == []
+
+
+def test_hostile_names_stay_text(host: Host, critpath: Callable[..., Any]) -> None:
+    name = host.dump("loss", count=5)
+    host.looker.look()
+    file = host.place / name / "incident.json"
+    plain = json.loads(file.read_text())
+    plain["program"] = "\x1b[31m::error::\n"
+    file.write_text(json.dumps(plain))
+    shown = critpath("incidents", host.place).stdout
+    assert "\x1b" not in shown
+    assert len(shown.splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("a", "b"),
+        ("show",),
+        ("nowhere", "--webhook", "http://x"),
+        ("-o", "x"),
+        ("nowhere", "-o", "x", "--since", "1h"),
+        (".", "-o", "x", "--webhook", "file:///etc/passwd"),
+        (".", "--since", "yesterday"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(
+    critpath: Callable[..., Any], words: tuple[str, ...], tmp_path: Path
+) -> None:
+    done = critpath("incidents", *words, cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
