@@ -22,12 +22,14 @@ from critpath.detect.families import (
     confirm_by_runs,
     detectable_shift,
     flag,
+    is_work_longer,
     two_families,
+    use_work,
 )
-from critpath.detect.machine import Trips, find_signs
+from critpath.detect.machine import Trips, find_signs, is_surely_more
 from critpath.detect.rules import RULES, RuleEvidence, shift_of
 from critpath.detect.tails import percentiles
-from critpath.documents import SlowShown, StateEntry, WorkEntry
+from critpath.documents import SlowShown, StateEntry, UsualEntry, WorkEntry
 from critpath.documents.base import change, number
 from critpath.errors import InconclusiveError, UsageError
 from critpath.model import (
@@ -46,7 +48,7 @@ from critpath.schema import notes
 from critpath.schema.notes import Note
 from critpath.schema.parameters.detect import COARSE, EFFECTS
 from critpath.schema.parameters.shared import DEFAULTS
-from critpath.stats.means import Effects, effects
+from critpath.stats.means import Effects, effects, find_usual_change
 from critpath.stats.permutations import GateTest, count_ways
 from critpath.stats.rows import center_by, column_blocks, make_seed, order_rows, row_blocks
 from critpath.stats.tails import least_rare
@@ -270,12 +272,20 @@ def detect(
     enough = whole.ways * least >= 1
     cpu_waits = np.array([*(s.state == State.WAIT_CPU for s in normal.symbols), False])
     without = own and effects(*_with_totals(*own), *strata, 0, replicates=1)
-    work = own and _measure_work(own, strata, families, share, (blocks, runs))
-    flags = flag(families, found, cpu_waits, alpha, share, without)
+    by_work = (
+        clean is not None
+        and without is not None
+        and is_work_longer(families, found, without, alpha, share)
+    )
+    work = own and _measure_work(
+        (normal, sample), own, strata, families, share, (blocks, runs), decides=by_work
+    )
+    judged_by = use_work(found, without) if by_work and without is not None else found
+    flags = flag(families, judged_by, cpu_waits, alpha, share, without)
     least_ns = share * found.normal_mean[-1]
     evidence = RuleEvidence(by_paper(x, y, names=names), families, found, flags, float(least_ns))
     flagged = RULES[rule].flag(evidence)
-    slower, slight = changes(families, found, flags, names, types, alpha=alpha, floor=share)
+    slower, slight = changes(families, judged_by, flags, names, types, alpha=alpha, floor=share)
     remarks: list[Note] = [*evidence.paper.notes, *_test_notes(whole, permutations, why_not)]
     remarks += [notes.RaisedFloor(floor, share)] if share > floor else []
     remarks += _notes(evidence, strata, slower, names, alpha, enough=enough)
@@ -289,6 +299,7 @@ def detect(
         enough=enough, needed=0 if enough else _count_needed(*strata, least),
         paper_false_alarms=false,
         work=work if enough and len(x) > 1 else None,
+        usual=_find_usual(own or (normal, sample), strata, labels, runs) if enough else None,
         slower=slower, slight=slight, notes=[], remarks=tuple(remarks), signs=[*signs],
     )  # fmt: skip
     return _with_tails(detection, families, (x[:, -1], y[:, -1]), labels, percentile)
@@ -316,11 +327,14 @@ def _measure(
 
 
 def _measure_work(
+    whole: tuple[VectorTable, VectorTable],
     clean: tuple[VectorTable, VectorTable],
     strata: tuple[I64, I64],
     families: Families,
     floor: float,
     places: tuple[tuple[I64, I64] | None, tuple[I64, I64] | None],
+    *,
+    decides: bool,
 ) -> WorkEntry:
     """Return what is known of the duration without the time that strangers had the cpus."""
     x, y = (of.total[:, None] for of in clean)
@@ -330,9 +344,35 @@ def _measure_work(
     usual = _usual_error(x, strata) if blocks is None else 0.0
     error = max(float(found.error[0]), usual)
     shown = detectable_shift(error, families.whole.critical, floor * mean)
+    taken = [of.total - without.total for of, without in zip(whole, clean, strict=True)]
     return WorkEntry(
         *map(number, (mean, after - mean, found.low[0], found.high[0], shown)),
+        decides=decides,
+        taken=number(taken[1].mean() - taken[0].mean()),
+        surely=is_surely_more(*taken),
     )
+
+
+def _find_usual(
+    own: tuple[VectorTable, VectorTable],
+    strata: tuple[I64, I64],
+    labels: tuple[Sequence[str], Sequence[str]] | None,
+    runs: tuple[I64, I64] | None,
+) -> UsualEntry | None:
+    """Return what became of the usual execution; of several kinds that which may be slowest."""
+    kinds = _kinds(strata, labels)
+    found = []
+    for kind in np.unique(kinds[1]):
+        rows = [of == kind for of in kinds]
+        sides, types, of_runs = (
+            tuple(of[row] for of, row in zip(both, rows, strict=True))
+            for both in ([t.total[:, None] for t in own], strata, runs or strata)
+        )
+        known = min(map(len, sides)) > 1
+        found.append(find_usual_change(sides, types, of_runs if runs else None) if known else None)
+    if None in found or not found:
+        return None
+    return UsualEntry(*map(number, max(found, key=lambda of: of[2])))
 
 
 def _with_totals(normal: VectorTable, sample: VectorTable) -> tuple[I64, I64]:

@@ -102,6 +102,29 @@ def _sum_waits(effects: Effects, clean: Effects | None, cpu_waits: Bool) -> tupl
     return over_all, np.asarray(of_types, np.float64)
 
 
+def is_work_longer(
+    families: Families, whole: Effects, work: Effects, alpha: float, floor: float
+) -> bool:
+    """Tell whether the work surely became longer where strangers' time hides it in the whole."""
+    totals = [
+        reach_floor(
+            of.sample_mean[-1] - of.normal_mean[-1], of.error[-1], floor * of.normal_mean[-1]
+        )
+        for of in (whole, work)
+    ]
+    return bool(families.p_value[-1] <= alpha and totals[1] and not totals[0])
+
+
+def use_work(whole: Effects, work: Effects) -> Effects:
+    """Return effects whose total, which says what is large, is that of the work."""
+    names = ("normal_mean", "sample_mean", "error")
+    names += ("stratum_effect", "stratum_mean", "stratum_error")
+    both = {name: (getattr(whole, name), getattr(work, name)) for name in names}
+    return replace(
+        whole, **{name: np.append(a[..., :-1], b[..., -1:], -1) for name, (a, b) in both.items()}
+    )
+
+
 def changes(
     families: Families,
     effects: Effects,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +19,7 @@ from critpath.cluster import (
 from critpath.detect.affected import find_affected, mark_affected
 from critpath.detect.coarse import detect, name_types
 from critpath.detect.comparability import find_blocks, find_runs, recorded_apart
+from critpath.detect.intruders import Intruder, find_intruder
 from critpath.detect.machine import (
     Trips,
     beyond_sessions,
@@ -40,7 +41,7 @@ from critpath.detect.verdict import (
     select_deciding,
     symbol_levels,
 )
-from critpath.detect.weather import Sides, Strangers, find_weather, name_rivals
+from critpath.detect.weather import Sides, Strangers, find_weather, list_kinds, name_rivals
 from critpath.documents.base import change
 from critpath.model import CompareSettings
 from critpath.processes import do_for_both, side_by_side
@@ -128,15 +129,17 @@ def _judge_one_way(
     runs, blocks = (None, None) if apart else (find_runs(*sets), find_blocks(*sets))
     (roles, ours), (_, theirs) = do_for_both(normal, sample, trips_of, coder)
     trips = Trips(roles, ours, theirs)
+    given = _Given(sets, tables, coder, trips, runs)
+    # Who came with one of two recordings of different times came with the time.
+    clean = given.own if apart else leave_out_strangers(normal, sample, coder, runs)
     judgement = judge(
         *tables, settings,
         labels=(normal.executions.label, sample.executions.label),
         sessions=(normal.session, sample.session), runs=runs, blocks=blocks,
         apart=settings.sessions and apart, together=not apart,
-        clean=leave_out_strangers(normal, sample, coder, runs), progress=progress,
-        trips=trips,
+        clean=clean, progress=progress, trips=trips,
     )  # fmt: skip
-    return add_rivals(judgement, sets, tables, coder, trips, newcomers=newcomers)
+    return add_rivals(judgement, given, newcomers=newcomers)
 
 
 def leave_out_strangers(
@@ -150,35 +153,70 @@ def leave_out_strangers(
     return ours, theirs
 
 
-def add_rivals(
-    judgement: Judgement,
-    sets: tuple[PathSet, PathSet],
-    tables: tuple[VectorTable, VectorTable],
-    coder: Coder,
-    trips: Trips,
-    *,
-    newcomers: bool,
-) -> Judgement:
+@dataclass(frozen=True, eq=False)
+class _Given:
+    """Two sets, their vectors, and what is asked of them once a difference is known."""
+
+    sets: tuple[PathSet, PathSet]
+    tables: tuple[VectorTable, VectorTable]
+    coder: Coder
+    trips: Trips
+    runs: tuple[I64, I64] | None
+
+    @cached_property
+    def strangers(self) -> Strangers:
+        """Who is not of the program."""
+        return Strangers.of(*self.sets, self.tables[0])
+
+    @cached_property
+    def own(self) -> tuple[VectorTable, VectorTable]:
+        """Both without the time that strangers had the cpu."""
+        ours, theirs = do_for_both(*self.sets, vectors_of, self.coder, self.strangers.has)
+        return ours, theirs
+
+    @property
+    def labels(self) -> tuple[Sequence[str], Sequence[str]]:
+        """What each execution is; of no kind where that tells too little."""
+        known = tuple(of.executions.label for of in self.sets)
+        usable = labels_are_usable(*known)
+        ours, theirs = known if usable else (("",) * len(of) for of in self.sets)
+        return ours, theirs
+
+    def find_intruder(self, floor: float) -> Intruder | None:
+        """Return the stranger that came with the sample."""
+        kinds = list_kinds(self.labels)
+        return find_intruder(self.tables, kinds, self.sets, self.strangers, self.runs, floor)
+
+
+def add_rivals(judgement: Judgement, given: _Given, *, newcomers: bool) -> Judgement:
     """Add who had the cpu, what new clients did, and what a limit did, where that may matter."""
     detection = judgement.detection
+    came = None if detection.gate else given.find_intruder(detection.floor_share)
+    if came is not None and not came.slower:
+        detection, came = change(detection, came=came.weather), None
+        judgement = replace(judgement, detection=detection)
     if judgement.apart is None:
         # A stranger's burst may have hit one of two sets that took turns: then no run confirms it.
         # One that comes with every run of one of them is no work of the program either.
-        hit = is_only_waiting(detection) if detection.flagged else is_unconfirmed(detection)
+        if detection.flagged:
+            hit = is_only_waiting(detection, came.weather.effect if came else 0.0)
+        else:
+            hit = came is not None or is_unconfirmed(detection)
         hit = hit and detection.gate is None
-        return _add_weather(judgement, sets, tables, coder, None) if hit else judgement
-    if not detection.flagged:
-        return judgement
-    rival = find_rival(*sets)
-    limit = find_limit(rival, detection, throttled=is_throttled(*sets))
-    queue = find_queue(detection) if newcomers else ()
-    judgement = replace(
-        judgement,
-        apart=replace(judgement.apart, rival=rival),
-        detection=change(detection, signs=[*detection.signs, *limit, *queue]),
-    )
-    if not judgement.detection.signs:
-        judgement = _add_weather(judgement, sets, tables, coder, trips)
+        return _add_weather(judgement, given, came, in_turns=True) if hit else judgement
+    if detection.flagged:
+        rival = find_rival(*given.sets)
+        limit = find_limit(rival, detection, throttled=is_throttled(*given.sets))
+        queue = find_queue(detection) if newcomers else ()
+        judgement = replace(
+            judgement,
+            apart=replace(judgement.apart, rival=rival),
+            detection=change(detection, signs=[*detection.signs, *limit, *queue]),
+        )
+        if limit or queue or (detection.signs and came is None):
+            return _settle_marks(judgement)
+    if detection.flagged or came is not None:
+        judgement = _add_weather(judgement, given, came, in_turns=False)
     return _settle_marks(judgement)
 
 
@@ -190,48 +228,48 @@ def _settle_marks(judgement: Judgement) -> Judgement:
 
 
 def _add_weather(
-    judgement: Judgement,
-    sets: tuple[PathSet, PathSet],
-    tables: tuple[VectorTable, VectorTable],
-    coder: Coder,
-    trips: Trips | None,
+    judgement: Judgement, given: _Given, came: Intruder | None, *, in_turns: bool
 ) -> Judgement:
     """Add what strangers did, or a sign that the program crowds itself where they did not.
 
-    Whom strangers hit is marked, which else is no single execution's doing.  Without ``trips``
-    the program is not in question: its work has been compared in turns.
+    Whom strangers hit is marked, which else is no single execution's doing.  In turns the program
+    is not in question: its work has been compared.
     """
     detection = judgement.detection
-    strangers = Strangers.of(*sets, tables[0])
-    ours, theirs = do_for_both(*sets, vectors_of, coder, strangers.has)
-    own = ours, theirs
-    labels = sets[0].executions.label, sets[1].executions.label
-    strata = judgement.normal_clusters.labels, judgement.types
-    names = name_types(strata[0], labels)
-    # What a state lasts longer is held against what was added without strangers.
-    significant = np.array([s.p_value <= detection.alpha for s in detection.states[:-1]], np.bool_)
-    floor = detection.floor_share * tables[0].total.mean() / max(own[0].total.mean(), 1.0)
-    signs: tuple[SignEntry, ...] = ()
-    if trips is not None:
-        signs = find_signs(*own, strata, names, significant, floor, trips)
-        signs = signs or find_crowded(own, strata, names, detection.floor_share)
+    signs = () if in_turns else _find_own_signs(judgement, given)
     if signs:
         return replace(judgement, detection=change(detection, signs=[*signs]))
-    usable = labels
-    if not labels_are_usable(*labels):
-        usable = ("",) * len(sets[0]), ("",) * len(sets[1])
-    weather = find_weather(Sides(*tables, own, usable), detection.floor_share)
-    if weather is None:
-        return judgement
-    weather = name_rivals(weather, sets, strangers)
-    # Where all were hit, who was hit more is chance.
     mark = judgement.mark_with_strangers
-    outliers = mark() if mark and weather.kinds else None
-    return replace(
-        judgement,
-        detection=change(detection, weather=weather),
-        outliers=outliers or judgement.outliers,
-    )
+    outliers = judgement.outliers
+    if came is not None:
+        weather = came.weather
+        detection = change(detection, signs=[])  # of what it took
+        if in_turns or weather.kinds:
+            marked = mark() if mark else outliers
+            nobody = np.full(len(came.hit), np.nan)
+            outliers = replace(marked, anomalous=came.hit, posterior=nobody, affected=())
+    else:
+        found = find_weather(Sides(*given.tables, given.own, given.labels), detection.floor_share)
+        if found is None:
+            return judgement
+        weather = name_rivals(found, given.sets, given.strangers)
+        # Where all were hit, who was hit more is chance.
+        outliers = mark() if mark and weather.kinds else outliers
+    return replace(judgement, detection=change(detection, weather=weather), outliers=outliers)
+
+
+def _find_own_signs(judgement: Judgement, given: _Given) -> tuple[SignEntry, ...]:
+    """Return signs of the program in what is left without the time that strangers had the cpu."""
+    detection, own = judgement.detection, given.own
+    strata = judgement.normal_clusters.labels, judgement.types
+    normal, sample = (of.executions.label for of in given.sets)
+    names = name_types(strata[0], (normal, sample))
+    # What a state lasts longer is held against what was added without strangers.
+    significant = np.array([s.p_value <= detection.alpha for s in detection.states[:-1]], np.bool_)
+    floor = detection.floor_share
+    share = floor * given.tables[0].total.mean() / max(own[0].total.mean(), 1.0)
+    signs = find_signs(*own, strata, names, significant, share, given.trips)
+    return signs or find_crowded(own, strata, names, floor)
 
 
 def judge(

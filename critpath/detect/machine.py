@@ -369,15 +369,18 @@ def _more_trips(group: _TypeGroup, least: float) -> Iterator[_FoundSign]:
 def _prepared(group: _TypeGroup, role: str, more: float) -> float:
     """Return what others ran longer to ask a thread so much more often, with its waits.
 
-    Who asks runs once more for each: no more of its time is counted than it runs more often.
+    Who asks runs once more for each: no more of its time is counted than it runs more often, or,
+    where one call wakes many, than their wakes cost.
     """
     before, after = (c.mean(axis=0) for c in group.counts)
     asked = {name for name, rise in group.more_trips() if rise >= MACHINE.least_rise}
     found = 0.0
     for i, symbol in enumerate(group.symbols):
         rise = float(after[i] - before[i])
-        if symbol.state in RUNNING and symbol.role not in {role, *asked} and rise > 0:
-            work = max(float(group.longer[i]), 0.0) * min(more / rise, 1.0, rise / more)
+        if symbol.state in RUNNING and symbol.role not in {role, *asked}:
+            longer = max(float(group.longer[i]), 0.0)
+            share = min(more / rise, 1.0, rise / more) if rise > 0 else 0.0
+            work = max(longer * share, min(longer, more * MACHINE.wake))
             found += group.add_waits(symbol.role, work)
     return found
 

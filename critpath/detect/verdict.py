@@ -29,7 +29,7 @@ from critpath.model.comparison import is_surely_faster
 from critpath.schema import notes
 from critpath.schema.kinds import MACHINE_STATES
 from critpath.schema.notes import Note
-from critpath.schema.parameters.detect import COMPARABILITY, VERDICT
+from critpath.schema.parameters.detect import COMPARABILITY, MACHINE, VERDICT
 from critpath.schema.parameters.shared import DEFAULTS, NORMAL
 
 _SIGNS: Final = 3  # technical: that are told
@@ -151,6 +151,8 @@ def decide(
             whole = detection.states[-1]
             ends = as_float(whole.effect_low), as_float(whole.effect_high)
             return "inconclusive", (notes.Unconfirmed(whole.effect, *ends, detection.alpha), *alone)
+        if detection.came is not None:
+            return "inconclusive", (_came(detection.came), *alone)
         unseen = find_unseen(detection, (len(lossy[0]), len(lossy[1])), least)
         return ("inconclusive", (unseen, *alone)) if unseen else ("ok", (said, *alone))
     if detection.weather is not None and not is_alarm(detection, apart):
@@ -176,6 +178,11 @@ def _by_strangers(weather: WeatherEntry) -> Note:
     rivals = tuple((one.name, one.share) for one in weather.rivals)
     sides = weather.before, weather.after
     return notes.StrangersHadCpus(rivals, tuple(weather.cpus), *sides, weather.explains)
+
+
+def _came(by: WeatherEntry) -> Note:
+    cpu = by.cpus[0] if by.cpus else -1
+    return notes.StrangerCame(by.rivals[0].name, cpu, tuple(by.kinds), by.before, by.after)
 
 
 def _find_lacks(detection: Detection) -> list[Note]:
@@ -239,13 +246,21 @@ def find_unseen(detection: Detection, sizes: tuple[int, int], least: float) -> N
     if detection.detectable is None or not math.isfinite(as_float(whole.high)):
         return None
     sides = [whole]
-    # Without strangers' time a smaller change shows; but never less than the whole seems to have.
     seems = max(whole.effect / whole.mean, (total.median_ratio or 1.0) - 1)
-    if detection.work and detection.work.mean and seems < least:
-        sides.append(detection.work)
+    work = detection.work
+    # What strangers took is no work of the program; where it surely rose it may be theirs.
+    hidden = seems >= least and (work is None or work.surely)
+    if work and work.mean and not hidden:
+        sides.append(work)
     factors = [_lack_of(side, least, detection.floor_share) for side in sides]
     if min(factors) <= 1 and not sure:
         return None
+    usual = detection.usual
+    if usual is not None and not sure:
+        if usual.high < least and not hidden:
+            return None
+        width = (1 + NORMAL.q80 / NORMAL.q975) * math.log1p(usual.high - usual.change)
+        factors.append(max(width / math.log1p(least), 1.0))
     would_do = min(sizes) * VERDICT.more * max(min(factors), 1.0) ** 2
     return notes.TooNoisy(
         *(as_float(whole.detectable), whole.mean, least, _round_up(would_do)),
@@ -291,12 +306,16 @@ def _round_up(count: float) -> int:
     return math.ceil(count / unit) * unit
 
 
-def is_only_waiting(detection: Detection) -> bool:
-    """Tell whether nothing became slower but waits for a cpu, and the work did not."""
+def is_only_waiting(detection: Detection, known: float = 0.0) -> bool:
+    """Tell whether nothing became slower but waits for a cpu, and the work did not.
+
+    Beside what a stranger is ``known`` to have made (ns), what is small may have become slower.
+    """
+    rest = [s for symbol, s in detection.by_symbol if symbol.state != State.WAIT_CPU and s.flagged]
+    if known > 0:
+        return math.fsum(s.effect for s in rest) < MACHINE.explains * known
     work = detection.work
-    if work is None or detection.signs:
-        return False
-    if any(s.flagged and symbol.state != State.WAIT_CPU for symbol, s in detection.by_symbol):
+    if work is None or detection.signs or rest:
         return False
     longer = work.effect >= detection.floor_share * work.mean
     return not (longer and as_float(work.low) > 0)

@@ -26,6 +26,16 @@ from critpath.schema.parameters.shared import NORMAL
 
 _SMALL: Final = 0.05  # technical: share of a rival that is not named
 
+KindRows = tuple[str, Bool, Bool]  # a label, and which executions of either set have it
+Labels = tuple[Sequence[str], Sequence[str]]
+
+
+def list_kinds(labels: Labels) -> Iterator[KindRows]:
+    """Yield the kinds of execution that are in both sets, and which those are."""
+    ours, theirs = (np.array(of, dtype=object) for of in labels)
+    for label in sorted(set(labels[0]) & set(labels[1])):
+        yield label, ours == label, theirs == label
+
 
 @dataclass(frozen=True)
 class Strangers:
@@ -66,13 +76,7 @@ class Sides:
     normal: VectorTable
     sample: VectorTable
     own: tuple[VectorTable, VectorTable]
-    labels: tuple[Sequence[str], Sequence[str]]
-
-    def kinds(self) -> Iterator[tuple[str, Bool, Bool]]:
-        """Yield the kinds of execution that are in both sets, and which those are."""
-        ours, theirs = (np.array(of, dtype=object) for of in self.labels)
-        for label in sorted(set(self.labels[0]) & set(self.labels[1])):
-            yield label, ours == label, theirs == label
+    labels: Labels
 
 
 @dataclass(frozen=True)
@@ -103,7 +107,9 @@ def find_weather(sides: Sides, floor: float) -> WeatherEntry | None:
     floor : float
         Least effect that counts, as a share of a kind's mean duration.
     """
-    kinds = [_look_at(sides, *of) for of in sides.kinds() if min(of[1].sum(), of[2].sum()) > 0]
+    kinds = [
+        _look_at(sides, *of) for of in list_kinds(sides.labels) if min(of[1].sum(), of[2].sum()) > 0
+    ]
     hit = [
         one
         for one in kinds
@@ -163,7 +169,7 @@ def name_rivals(
 ) -> WeatherEntry:
     """Add who had the cpu for so much longer, and where."""
     before, after = (_sum_by_rival(paths, strangers, weather.kinds) for paths in sets)
-    called = _name_families(name for name, _ in before.keys() | after.keys())
+    called = name_families(name for name, _ in before.keys() | after.keys())
     grown: dict[str, float] = defaultdict(float)
     places: Counter[int] = Counter()
     for name, cpu in sorted(before.keys() | after.keys()):
@@ -211,7 +217,7 @@ def _sum_by_rival(
     return {key: ns / max(int(chosen.sum()), 1) for key, ns in sums.items()}
 
 
-def _name_families(names: Iterable[str]) -> dict[str, str]:
+def name_families(names: Iterable[str]) -> dict[str, str]:
     """Return what each name is called: of several of a family, what they have in common."""
     families: dict[str, set[str]] = defaultdict(set)
     for name in names:

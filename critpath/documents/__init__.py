@@ -310,6 +310,19 @@ class WorkEntry(Part):
     low: Annotated[Maybe, doc("lower end of its 95 % interval (ns)")]
     high: Annotated[Maybe, doc("upper end of it")]
     detectable: Annotated[Maybe, doc("smallest change of it that would have shown (ns)")]
+    decides: Annotated[
+        bool, doc("whether it surely is longer, while the whole may as well not be")
+    ] = False
+    taken: Annotated[Figure, doc("by how much longer strangers had the CPUs (ns)")] = 0.0
+    surely: Annotated[bool, doc("whether they surely had them for longer")] = False
+
+
+class UsualEntry(Part):
+    """What became of the usual execution, without the time that strangers had the CPUs."""
+
+    change: Annotated[Figure, doc("by how much it takes longer (share)")]
+    low: Annotated[Figure, doc("lower end of its 95 % interval (share)")]
+    high: Annotated[Figure, doc("upper end of it; of several kinds the highest (share)")]
 
 
 class WeatherRival(Part):
@@ -384,6 +397,17 @@ class DetectionEntry(Part):
     weather: Annotated[
         WeatherEntry | None,
         doc("who made the sample slower by having the CPUs; null where that is not most of it"),
+    ] = None
+    usual: Annotated[
+        UsualEntry | None,
+        doc("null where too few runs tell, or several executions are far from the usual"),
+    ] = None
+    came: Annotated[
+        WeatherEntry | None,
+        doc(
+            "who came and has a CPU in nearly all executions of some kinds, which did not surely "
+            "become slower by it; null for nobody"
+        ),
     ] = None
 
 

@@ -848,6 +848,17 @@ class StrangersHadCpus(Note, frozen=True):
     explains: float
 
 
+class StrangerCame(Note, frozen=True):
+    """A stranger came that has a cpu (-1: no single one) of executions (ns before and after)."""
+
+    level = "doubt"
+    rival: str
+    cpu: int
+    kinds: tuple[str, ...]
+    before: float
+    after: float
+
+
 class SlowerAsMachine(Note, frozen=True):
     """A slow-down is such as a slower machine makes (share of the mean)."""
 

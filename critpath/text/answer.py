@@ -385,8 +385,10 @@ def _slower(document: ComparisonDocument) -> Headline:
     if tail is not None:
         return tail
     if not slower:
-        return _step(document) or Headline(
-            "SLOWER", f"Some {_requests(document).lower()} became slower"
+        return (
+            _work(document)
+            or _step(document)
+            or Headline("SLOWER", f"Some {_requests(document).lower()} became slower")
         )
     main = slower[0]
     of = main.executions[1]
@@ -408,7 +410,7 @@ def _slower(document: ComparisonDocument) -> Headline:
             sentence = f"{subject} {take} {other} instead of {one}"
             return Headline("SLOWER", sentence, main.label, before, after, positions)
     step = _step(document) if len(_kinds(document)) == 1 else None
-    return step or _by_mean("SLOWER", document, slower)
+    return _work(document) or step or _by_mean("SLOWER", document, slower)
 
 
 def _count_slow(kind: KindEntry) -> str:
@@ -422,12 +424,30 @@ def _slower_by_machine(document: ComparisonDocument) -> Headline:
     """Tell of the kinds that strangers hit; of all of each, as who was unlucky is chance."""
     weather = document.detection.weather
     named = weather.kinds if weather else []
-    hit = [kind for kind in _kinds(document) if kind.label in named]
+    kinds = _kinds(document)
+    hit = [kind for kind in kinds if kind.label in named]
     times = _times(document)
     if not named and times:
         everybody = frozenset(at for (at,) in document.rows("sample", "position"))
-        return _said("SLOWER", _requests(document), None, times, everybody)
+        only = kinds[0].label if len(kinds) == 1 else ""
+        return _said("SLOWER", _requests(document, only), only or None, times, everybody)
     return _by_mean("SLOWER", document, hit) if hit else _slower(document)
+
+
+def _work(document: ComparisonDocument) -> Headline | None:
+    """Tell of work that surely takes longer where others' time hides that in the whole."""
+    work, times = document.detection.work, _times(document)
+    if work is None or not work.decides or not times or not work.mean:
+        return None
+    labels = {kind.label for kind in _kinds(document)}
+    label = labels.pop() if len(labels) == 1 else None
+    everybody = frozenset(at for (at,) in document.rows("sample", "position"))
+    both = work.mean, work.mean + work.effect
+    said = _said("SLOWER", _requests(document, label or ""), label, both, everybody)
+    what, _, figures = said.sentence.partition(": ")
+    before, after = (" ".join(part) for part in format_pair(*times))
+    within = f"the whole, {before} → {after}, is within noise"
+    return replace(said, sentence=f"{what} in their own work, {figures}; {within}")
 
 
 def _step(document: ComparisonDocument) -> Headline | None:
@@ -606,6 +626,27 @@ def _describe_shown(document: ComparisonDocument) -> str:
     return f"A slowdown of {whole} or more{of_all} would have been detected."
 
 
+def _describe_usual(document: ComparisonDocument) -> str:
+    """Say how much longer the usual one may take, where only that is known; else ""."""
+    detection, total = document.detection, _total(document)
+    usual, work = detection.usual, detection.work
+    if usual is None or total is None or not total.normal_mean:
+        return ""
+    shown = [(detection.detectable or math.inf) / total.normal_mean]
+    shown += [(work.detectable or math.inf) / work.mean] if work and work.mean else []
+    if min(shown) <= _least(document):
+        return ""
+    noun = noun_of(document, 1)
+    said = f"the usual {noun} takes at most {format_share(max(usual.high, 0.0))} longer"
+    if work is None:
+        return f"{_sentence(said)}."
+    more = f" They had them for {format_ns(work.taken)} longer a {noun}, which may be chance."
+    return (
+        f"Without the time that others had the CPUs, {said}."
+        f"{more if work.taken > (detection.floor or 0.0) else ''}"
+    )
+
+
 def _seen(document: ComparisonDocument) -> str:
     """Say of an answer of OK what would have been seen."""
     detection, total = document.detection, _total(document)
@@ -618,10 +659,16 @@ def _seen(document: ComparisonDocument) -> str:
     moved = (total.effect if total else None) or 0.0
     if total is not None and moved > detection.detectable and total.p_value is not None:
         return f"The mean moved by {format_ns(moved, sign=True)}. {describe_chance(total.p_value)}"
-    said = _describe_shown(document)
+    said = _describe_usual(document) or _describe_shown(document)
     if changed_kinds(document, "faster") and (fell := _faster_by_machine(document)):
         said += f" The mean is {format_share(fell)} lower, as the machine alone may make it."
     return said
+
+
+def _least(document: ComparisonDocument) -> float:
+    """Return the share of the mean of which a slow-down has to show before the answer is OK."""
+    setting = document.settings.get("least")
+    return float(setting) if isinstance(setting, float) else DEFAULTS.least
 
 
 # Inconclusive: what is missing, and what to type.
@@ -629,7 +676,10 @@ def _seen(document: ComparisonDocument) -> str:
 
 def _doubt(document: ComparisonDocument) -> tuple[str, str]:
     """Return what keeps an answer from being given, and what to do."""
-    looks = (_lost, _nothing_in_common, _too_few, _different_machines, _machine_may, _too_noisy)
+    looks = (
+        *(_lost, _nothing_in_common, _too_few, _different_machines, _machine_may),
+        *(_stranger_came, _too_noisy),
+    )
     for look in looks:
         if found := look(document):
             return found
@@ -695,16 +745,37 @@ def _different_machines(document: ComparisonDocument) -> tuple[str, str] | None:
     return None
 
 
+def _stranger_came(document: ComparisonDocument) -> tuple[str, str] | None:
+    """Tell who came and has a CPU, though others gave way to it."""
+    came = document.detection.came
+    if came is None:
+        return None
+    one, other = (" ".join(part) for part in format_pair(came.before, came.after))
+    cpu = f"CPU {came.cpus[0]}" if came.cpus else "CPUs"
+    who = listed([_lower(_requests(document, kind)) for kind in came.kinds])
+    who = _sentence(who or noun_of(document))
+    said = f"{who} wait {other} instead of {one} for {cpu}, which `{came.rivals[0].name}` had"
+    return said, (
+        "Others had it for about as long before, so whether that made them slower is not known. "
+        "Record in turns: `critpath record --interleave A B`, or run `critpath ab`."
+    )
+
+
 def _too_noisy(document: ComparisonDocument) -> tuple[str, str] | None:
     """Tell that a slow-down of the least share would not have shown, and how many would do."""
     detection, total = document.detection, _total(document)
     if not detection.would_do or total is None or not total.normal_mean:
         return None
-    setting = document.settings.get("least")
-    limit = float(setting) if isinstance(setting, float) else DEFAULTS.least
+    limit = _least(document)
     least = format_share(limit)
     noun, gate = noun_of(document), detection.gate
     do = f"Record more: about {detection.would_do:,} {noun} of each would do."
+    fewest = min(document.sets.normal.executions, document.sets.sample.executions)
+    if detection.would_do > ANSWERS.many_more * fewest:
+        do = (
+            "More of the same would hardly do: keep others from its CPUs (`taskset`), or run "
+            "`critpath ab`, which goes on in short blocks until it is known."
+        )
     if gate is not None:
         return f"{gate.name} of these {noun} may have risen by {least} or more, or not at all", do
     shown = detection.detectable

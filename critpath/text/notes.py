@@ -18,7 +18,7 @@ from critpath.schema import notes as n
 from critpath.schema.notes import Passed
 from critpath.schema.parameters.text import ANSWERS
 from critpath.text.phrases import listed, quoted
-from critpath.units import format_ns, format_share, plural, safe_text
+from critpath.units import format_ns, format_pair, format_share, plural, safe_text
 
 _EXECUTION: Final = re.compile(r"(?<![\w/.`=-])(an )?execution(s?)(?![\w/.`=-])")
 
@@ -814,6 +814,16 @@ def _strangers_had_cpus(note: n.StrangersHadCpus, words: Words) -> str:
     )
 
 
+def _stranger_came(note: n.StrangerCame, words: Words) -> str:
+    one, other = (" ".join(part) for part in format_pair(note.before, note.after))
+    cpu = f"cpu {note.cpu}" if note.cpu >= 0 else "cpus"
+    who = ", ".join(f"`{kind}`" for kind in note.kinds)
+    return (
+        f"{f'{who} ' if who else ''}{words.many} wait {other} instead of {one} for {cpu} that "
+        f"`{note.rival}` had, and others had it for about as much less: {_ASK}"
+    )
+
+
 def _slower_as_machine(note: n.SlowerAsMachine, words: Words) -> str:
     who = words.many
     what = f"waiting for a cpu made {who} take" if note.waiting else f"{who} took"
@@ -1102,6 +1112,7 @@ _SENTENCES: Final[Mapping[type[n.Note], Callable[[Any, Words], str]]] = {
     n.OutlyingExecutions: _outlying_executions,
     n.OutliersAlone: _outliers_alone,
     n.StrangersHadCpus: _strangers_had_cpus,
+    n.StrangerCame: _stranger_came,
     n.SlowerAsMachine: _slower_as_machine,
     n.StatesAsMachine: _states_as_machine,
     n.RivalHadCpu: _rival_had_cpu,

@@ -221,8 +221,8 @@ def _threads(document: ComparisonDocument) -> set[str]:
     for cause in document.causes:
         if cause.facts:
             found |= {cause.facts.comm, cause.facts.peer}
-    if document.detection.weather:
-        found |= {one.name for one in document.detection.weather.rivals}
+    for by in (document.detection.weather, document.detection.came):
+        found |= {one.name for one in by.rivals} if by else set()
     found |= {symbol.role for symbol in document.symbols}
     return {name for name in found if len(name) >= _LEAST}
 

@@ -12,6 +12,7 @@ from critpath.schema.parameters import (
     SERVICES,
     SIGHT,
     SIMULATED,
+    WEATHER,
     Derived,
     Group,
     Paper,
@@ -222,6 +223,13 @@ class Effects(Group, name="effects", guards="the level over both families of tes
         " and far from normal",
         SERVICES,
     )
+    few_far = Parameter(
+        0.1,
+        "share",
+        "of a set's rows more than of the other's that may be so far from the usual one, for "
+        "what is usual to speak for all",
+        WEATHER,
+    )
     offset = Parameter(
         0.02, "share", "of the type's median total, added before logarithms are taken", SIMULATED
     )
@@ -342,6 +350,12 @@ class Machine(
         SERVICES,
     )
     level = Parameter(0.005, "p", "level of one sign", SERVICES)
+    wake = Parameter(
+        5_000,
+        "ns",
+        "that waking one more thread may cost the waker, where a call wakes many",
+        WEATHER,
+    )
     new = Parameter(
         0.05,
         "share",
@@ -444,3 +458,18 @@ class Verdict(Group, name="verdict"):
 
 
 VERDICT: Final = Verdict()
+
+
+class Intruders(Group, name="intruders"):
+    """A stranger who came with the sample, and has a cpu of nearly every execution."""
+
+    least = Parameter(
+        0.1, "share", "of a kind's usual duration that it waits for a stranger who came", WEATHER
+    )
+    often = Parameter(0.75, "share", "of a kind's executions that have to wait for it", WEATHER)
+    most = Parameter(
+        16, "strangers", "that are asked, each on each cpu: those waited for longest", CUSTOM
+    )
+
+
+INTRUDERS: Final = Intruders()

@@ -24,6 +24,12 @@ class Answers(Group, name="answers", guards="what is told of an answer"):
     )
     alike = Parameter(1.25, "times", "between the kinds that slowed down by about as much", SIGHT)
     mostly = Parameter(0.5, "share", "of what a kind lost, to be most of it", SIGHT)
+    many_more = Parameter(
+        10.0,
+        "times",
+        "as many executions as were recorded, beyond which nobody is told to record more",
+        SIGHT,
+    )
     raised = Parameter(
         1.01,
         "times",

@@ -10,6 +10,7 @@ from critpath.detect.verdict import Apart, decide, find_unseen
 from critpath.documents.base import change
 from critpath.model import Change, State, Symbol, VectorTable
 from critpath.schema import notes
+from critpath.stats.means import find_usual_change
 
 
 def drawn(rng, n, spread, times=1.0):
@@ -64,7 +65,8 @@ def test_what_is_sure_below_the_limit_is_ok_and_what_is_sure_of_no_size_is_not()
     whole = found.states[-1]
 
     def with_total(**figures):
-        return change(found, states=[*found.states[:-1], change(whole, **figures)], flagged=False)
+        states = [*found.states[:-1], change(whole, **figures)]
+        return change(found, states=states, flagged=False, usual=None)
 
     ms = 1e6
     slight = with_total(p_value=1e-4, effect=0.3 * ms, effect_low=0.1 * ms, effect_high=0.45 * ms)
@@ -107,3 +109,66 @@ def test_a_certain_state_of_a_whole_below_what_counts_is_ok_whoever_made_it():
     )
     said, _ = decide(whole_too, outliers, (none, none), ((), ()), apart=apart)
     assert said == "inconclusive"
+
+
+def in_runs(rng, spread, between, *, times=1.0, runs=4, each=8):
+    """Return rows of runs that differ by what neighbours did, and the number of each one's run."""
+    pace = rng.lognormal(0, between, runs).repeat(each)
+    rows = np.rint(1e7 * times * pace * rng.lognormal(0, spread, runs * each))
+    return rows.astype(np.int64)[:, None], np.arange(runs).repeat(each)
+
+
+@pytest.mark.parametrize("between", [0.02, 0.1, 0.3])
+def test_the_interval_of_the_usual_one_has_the_truth_in_it_whatever_runs_share(between):
+    """Of 400 pairs, 30 % slower, the highest figure is below a quarter in a fortieth at most."""
+    rng = np.random.default_rng(9)
+    below = known = inside = 0
+    for _ in range(400):
+        (x, one), (y, other) = in_runs(rng, 0.2, between), in_runs(rng, 0.2, between, times=1.3)
+        strata = np.zeros(len(x), np.int64), np.zeros(len(y), np.int64)
+        found = find_usual_change((x, y), strata, (one, other))
+        if found is None:  # runs are so far apart that one counts as far out
+            continue
+        change, low, high = found
+        assert low <= change <= high
+        known += 1
+        inside += low <= 0.3 <= high
+        below += high < 0.25
+    assert known >= 300
+    assert inside >= 0.92 * known
+    assert below <= 10
+
+
+def test_one_that_is_very_slow_hides_nothing_and_a_part_that_is_slow_is_no_outlier():
+    rng = np.random.default_rng(2)
+    zeros = np.zeros(30, np.int64)
+    x, y = (np.rint(1e7 * rng.lognormal(0, 0.1, (30, 1))).astype(np.int64) for _ in range(2))
+    for slow, known in ((0, True), (1, True), (6, False)):
+        after = y.copy()
+        after[:slow] *= 50
+        found = find_usual_change((x, after), (zeros, zeros), None)
+        assert (found is not None) == known
+        assert not known or -0.1 < found[1] < found[2] < 0.15
+
+
+def test_what_strangers_took_is_no_work_of_the_program_unless_it_surely_rose():
+    """A quarter longer by waits for strangers: OK where that may be chance, by the work alone."""
+    rng = np.random.default_rng(6)
+    said = {}
+    for more, spread in ((1.5, 2.0), (6.0, 0.3)):
+        work = [np.rint(4e6 * rng.lognormal(0, 0.02, 40)) for _ in range(2)]
+        taken = [np.rint(4e6 * times * rng.lognormal(0, spread, 40)) for times in (1, more)]
+        tables = [
+            VectorTable(
+                (Symbol(State.RUN), Symbol(State.WAIT_CPU)),
+                np.ones((40, 2), np.int64),
+                np.column_stack([w, strangers]).astype(np.int64),
+            )
+            for strangers in (taken, (0 * taken[0], 0 * taken[1]))
+            for w, strangers in zip(work, strangers, strict=True)
+        ]
+        found = detect(*tables[:2], own=(tables[2], tables[3]), permutations=999, screening=False)
+        total = change(found.states[-1], p_value=1.0)
+        found = change(found, states=[*found.states[:-1], total])
+        said[more] = find_unseen(found, (40, 40), 0.25) is None, found.work.surely
+    assert said == {1.5: (True, False), 6.0: (False, True)}
