@@ -404,10 +404,7 @@ class DetectionEntry(Part):
     ] = None
     came: Annotated[
         WeatherEntry | None,
-        doc(
-            "who came and has a CPU in nearly all executions of some kinds, which did not surely "
-            "become slower by it; null for nobody"
-        ),
+        doc("who came and has a CPU in some kinds, which are not surely slower; null for nobody"),
     ] = None
 
 

@@ -336,7 +336,8 @@ def test_an_answer_that_is_not_decided_shows_what_differs(document):
 def test_requests_that_vary_too_much_are_told_how_many_would_do(document):
     found = inconclusive(document)
     found.detection.enough, found.detection.flagged = True, False
-    found.detection.would_do, found.settings["least"] = 110, 0.25
+    found.detection.would_do, found.settings["least"] = 390, 0.25
+    found.sets.normal.executions = found.sets.sample.executions = 40
     total = next(s for s in found.states if s.state == "total")
     total.normal_mean, total.p_value = 10 * MS, 0.4
     found.detection.detectable = 7.7 * MS
@@ -345,12 +346,14 @@ def test_requests_that_vary_too_much_are_told_how_many_would_do(document):
     )
     assert describe_why(found) == (
         "A slowdown of 7.70 ms (77 %) or more would have been detected. "
-        "Record more: about 110 requests of each would do."
+        "Record more: about 390 requests of each would do."
     )
     total.p_value = 0.0002
     assert describe_headline(found).sentence == (
         "Something differs, and whether requests became 25 % slower is not known"
     )
+    found.detection.would_do, total.p_value = 390_000, 0.4
+    assert "keep others from its CPUs (`taskset`), or run `critpath ab`" in describe_why(found)
 
 
 @pytest.mark.parametrize(
