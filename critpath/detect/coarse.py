@@ -346,7 +346,11 @@ def _measure_work(
     shown = detectable_shift(error, families.whole.critical, floor * mean)
     taken = [of.total - without.total for of, without in zip(whole, clean, strict=True)]
     return WorkEntry(
-        *map(number, (mean, after - mean, found.low[0], found.high[0], shown)),
+        mean=number(mean),
+        effect=number(after - mean),
+        low=number(found.low[0]),
+        high=number(found.high[0]),
+        detectable=number(shown),
         decides=decides,
         taken=number(taken[1].mean() - taken[0].mean()),
         surely=is_surely_more(*taken),
@@ -363,16 +367,17 @@ def _find_usual(
     kinds = _kinds(strata, labels)
     found = []
     for kind in np.unique(kinds[1]):
-        rows = [of == kind for of in kinds]
-        sides, types, of_runs = (
-            tuple(of[row] for of, row in zip(both, rows, strict=True))
-            for both in ([t.total[:, None] for t in own], strata, runs or strata)
+        ours, theirs = (of == kind for of in kinds)
+        one = find_usual_change(
+            (own[0].total[ours, None], own[1].total[theirs, None]),
+            (strata[0][ours], strata[1][theirs]),
+            runs and (runs[0][ours], runs[1][theirs]),
         )
-        known = min(map(len, sides)) > 1
-        found.append(find_usual_change(sides, types, of_runs if runs else None) if known else None)
-    if None in found or not found:
-        return None
-    return UsualEntry(*map(number, max(found, key=lambda of: of[2])))
+        if one is None:
+            return None
+        found.append(one)
+    change, low, high = max(found, key=lambda of: of[2])
+    return UsualEntry(number(change), number(low), number(high))
 
 
 def _with_totals(normal: VectorTable, sample: VectorTable) -> tuple[I64, I64]:

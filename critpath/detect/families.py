@@ -117,8 +117,10 @@ def is_work_longer(
 
 def use_work(whole: Effects, work: Effects) -> Effects:
     """Return effects whose total, which says what is large, is that of the work."""
-    names = ("normal_mean", "sample_mean", "error")
-    names += ("stratum_effect", "stratum_mean", "stratum_error")
+    names = (
+        *("normal_mean", "sample_mean", "error"),
+        *("stratum_effect", "stratum_mean", "stratum_error"),
+    )
     both = {name: (getattr(whole, name), getattr(work, name)) for name in names}
     return replace(
         whole, **{name: np.append(a[..., :-1], b[..., -1:], -1) for name, (a, b) in both.items()}

@@ -158,7 +158,7 @@ def _look_at(
     hit[rows[1]] = hits[1]
     return _Hit(
         label, float(rows[1].mean()), float(before.mean()), float(after.mean()),
-        float(whole[1].mean()) - usual, _is_slower(*whole, floor), hit,
+        float(whole[1].mean()) - usual, _is_slower(whole[0], whole[1], floor), hit,
     )  # fmt: skip
 
 
@@ -225,12 +225,13 @@ class _Waits(NamedTuple):
         """Return how long each of so many executions waited for a family on a CPU."""
         theirs = np.isin(self.who, np.flatnonzero(family == name))
         own = theirs if cpu == _ANY else theirs & (self.cpu == cpu)
-        return np.bincount(self.at[own], self.time[own], many)
+        return np.asarray(np.bincount(self.at[own], self.time[own], many), np.float64)
 
 
 def _list_waits(paths: PathSet, strangers: Strangers, names: dict[str, int]) -> _Waits:
     """Return the waits for CPUs that strangers had; their names are added to those known."""
-    parts = [_Waits(*np.zeros((3, 0), np.int64), np.zeros(0))]
+    none = np.zeros(0, np.int64)
+    parts = [_Waits(none, none, none, np.zeros(0))]
     first = 0
     for chunk in paths.chunks():
         table = chunk.paths

@@ -100,10 +100,10 @@ def test_what_the_program_did_beside_it_is_the_programs(in_turns):
 
 
 def test_of_healthy_worlds_nobody_comes():
-    """In 200 worlds any of three strangers has the cpu of any request, and some come in bursts."""
+    """In 60 worlds any of three strangers has the cpu of any request, and some come in bursts."""
     rng = np.random.default_rng(7)
     said = []
-    for _ in range(200):
+    for _ in range(60):
         sets = []
         for _ in range(2):
             burst = rng.choice(["n", "m", "o"]), *np.sort(rng.uniform(0, 1.2, 2))
@@ -118,4 +118,4 @@ def test_of_healthy_worlds_nobody_comes():
             flow.compare(*sets, CompareSettings(permutations=999), flame=False)
         )
         said.append(document.verdict == "by_machine" or document.detection.came is not None)
-    assert sum(said) <= 2
+    assert sum(said) <= 1
