@@ -24,12 +24,16 @@ def describe_answer(document: ComparisonDocument) -> str:
     if headline.word == "SLOWER":
         return f"{said[:1].lower()}{said[1:]}"
     whole = headline.sentence.replace("`", "")
-    return f"{whole[:1].lower()}{whole[1:]}" + (f". {said}" if said else "")
+    # How to record more is no advice about a night that is over.
+    rest = f". {said}" if said and headline.word != "INCONCLUSIVE" else ""
+    return f"{whole[:1].lower()}{whole[1:]}{rest}"
 
 
 def describe_incident(one: IncidentDocument) -> str:
     """Return the line of an incident: when, whose, how much, why."""
-    who = " ".join(filter(None, (one.container, one.program, one.kind)))
+    # Kinds of requests begin with the program: `nginx:80`.
+    program = "" if one.kind.startswith(f"{one.program}:") else one.program
+    who = " ".join(filter(None, (one.container, program, one.kind)))
     who = who or one.trigger.when
     measure = _measure(one) if one.verdict in {"anomaly", "by_machine"} else ""
     whose = "by the machine: " if one.verdict == "by_machine" else ""
