@@ -210,6 +210,8 @@ def replay_chosen(
     remarks: tuple[Remark, ...] = (*recording.notes, *choice.notes)
     budget = engines.Budget.within(settings.max_memory)
     wanted, way, asked = chosen.get_requests(), SOCKETS, None
+    if recording.groups:  # in which container each process is
+        wanted = tuple(dict.fromkeys((*wanted, *executions.ProcessPlaces.WANTED)))
     if chosen.kind in {"requests", "slices"}:
         asked = requests.Asked(recording, chosen, _learn_ways)
         wanted, way = (*wanted, *asked.wanted), asked.way

@@ -9,7 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -45,6 +45,7 @@ OPTIONS: Final = (
     option("--window", "S", "seconds that rates and percentiles are of (10)", _SECONDS, 10.0),
     option("--duration", "S", "end after so many seconds (default: at Ctrl-C, or at the "
         "recording's end)", _SECONDS, 0.0),
+    flag("--by-container", "requests by the container or pod that serves them, not by kind"),
     flag("--json", "an object per second, each in a line"),
 )  # fmt: skip
 
@@ -90,6 +91,11 @@ class Screen:
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Show until the end, and return the exit code."""
     frames = _replay(arguments, settings) if _is_recording(arguments) else None
+    if arguments.by_container and frames is None:
+        raise UsageError(
+            "top of a running flight recorder by container: what programs mark has none",
+            "critpath top DUMP --execution requests --by-container",
+        )
     live = frames is None
     if frames is None:
         frames = _follow_live(arguments, settings)
@@ -299,6 +305,8 @@ def _follow_live(arguments: argparse.Namespace, settings: Settings) -> Iterator[
 def _replay(arguments: argparse.Namespace, settings: Settings) -> Iterator[Screen]:
     """Yield a frame per second of a recording, from its first execution to its last."""
     found = _read_ended(arguments.directory, settings, settings["execution"])
+    if arguments.by_container:
+        found = [replace(one, label=_name_container(one.label)) for one in found]
     found.sort(key=lambda one: one.end)
     window = round(arguments.window * NS_PER_S)
     first = min(one.begin for one in found)
@@ -313,6 +321,14 @@ def _replay(arguments: argparse.Namespace, settings: Settings) -> Iterator[Scree
         while low < high and found[low].end <= at - window:
             low += 1
         yield Screen(at, min(arguments.window, (at - first) / NS_PER_S), found[low:high])
+
+
+def _name_container(label: str) -> str:
+    """Return the container or pod that serves a kind of request."""
+    from critpath.model.containers import places_in  # noqa: PLC0415 - numpy
+    from critpath.model.requests import service_of  # noqa: PLC0415 - as above
+
+    return next(iter(places_in(service_of(label))), "(in no container)")
 
 
 def _read_ended(recording: Path, settings: Settings, what: str | None) -> list[Ended]:

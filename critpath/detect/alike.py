@@ -13,8 +13,9 @@ import numpy as np
 
 from critpath.cluster import labels_are_usable
 from critpath.errors import UsageError
+from critpath.model.containers import strip_places
 from critpath.model.recording import is_interpreter
-from critpath.model.requests import service_of
+from critpath.model.requests import ASKS, service_of
 from critpath.schema import notes
 from critpath.schema.notes import Note
 from critpath.schema.parameters.ab import ALIKE
@@ -78,6 +79,7 @@ def with_like_labels(normal: PathSet, sample: PathSet) -> _Alike:
 
 def _with_like_services(normal: PathSet, sample: PathSet) -> _Alike:
     """Drop whom requests ask from labels of services of which a kind came, or went."""
+    normal, sample = _with_like_places(normal, sample)
     sides = [Counter(path_set.executions.label) for path_set in (normal, sample)]
     of = [Counter[str]() for _ in sides]
     for whole, counts in zip(of, sides, strict=True):
@@ -96,6 +98,37 @@ def _with_like_services(normal: PathSet, sample: PathSet) -> _Alike:
         normal, sample = _rename(normal, joined), _rename(sample, joined)
     normal, sample, rare = _with_known_kinds(normal, sample)
     return normal, sample, ((notes.JoinedKinds(tuple(sorted(moved))), *rare) if moved else rare)
+
+
+_PARTS: Final = re.compile(f"({ASKS}|, )")  # between the services that a label names
+
+
+def _with_like_places(normal: PathSet, sample: PathSet) -> tuple[PathSet, PathSet]:
+    """Drop the containers from services that are in other ones now, each in one, or in none.
+
+    A container that was made anew under another name is the same service, and so is one whose
+    recording does not name it.
+    """
+    labels = {label for of in (normal, sample) for label in of.executions.label}
+    if not any(strip_places(label) != label for label in labels):
+        return normal, sample
+    where: list[dict[str, set[str]]] = [{}, {}]
+    for known, of in zip(where, (normal, sample), strict=True):
+        for service in {part for label in {*of.executions.label} for part in _PARTS.split(label)}:
+            known.setdefault(strip_places(service), set()).add(service)
+    moved = {
+        base
+        for base in where[0].keys() & where[1].keys()
+        if (before := where[0][base]) != (after := where[1][base])
+        and (len(before) == len(after) == 1 or base in before or base in after)
+    }
+
+    def rename(label: str) -> str:
+        pairs = ((part, strip_places(part)) for part in _PARTS.split(label))
+        return "".join(base if base in moved else part for part, base in pairs)
+
+    names = {label: rename(label) for label in labels}
+    return _rename(normal, names), _rename(sample, names)
 
 
 def _with_known_kinds(normal: PathSet, sample: PathSet) -> _Alike:

@@ -169,13 +169,17 @@ def name_rivals(
 ) -> WeatherEntry:
     """Add who had the cpu for so much longer, and where."""
     before, after = (_sum_by_rival(paths, strangers, weather.kinds) for paths in sets)
-    called = name_families(name for name, _ in before.keys() | after.keys())
+    called = name_families(name for name, *_ in before.keys() | after.keys())
     grown: dict[str, float] = defaultdict(float)
+    inside: defaultdict[str, set[str]] = defaultdict(set)
     places: Counter[int] = Counter()
-    for name, cpu in sorted(before.keys() | after.keys()):
-        more = after.get((name, cpu), 0.0) - before.get((name, cpu), 0.0)
+    for key in sorted(before.keys() | after.keys()):
+        name, cpu, place = key
+        more = after.get(key, 0.0) - before.get(key, 0.0)
         grown[called[name]] += more
         places[cpu] += round(max(more, 0.0))
+        if more > 0:
+            inside[called[name]].add(place)
     whole = sum(ns for ns in grown.values() if ns > 0) or 1.0
     ranked = sorted(grown, key=lambda name: (-grown[name], name))
     where = places.most_common(1)
@@ -183,7 +187,10 @@ def name_rivals(
     return WeatherEntry(
         weather.explains, weather.effect, weather.kinds,
         rivals=[
-            WeatherRival(name, number(grown[name] / whole))
+            WeatherRival(
+                *(name, number(grown[name] / whole)),
+                place=min(inside[name]) if len(inside[name]) == 1 else "",
+            )
             for name in ranked
             if grown[name] >= _SMALL * whole
         ],
@@ -195,10 +202,10 @@ def name_rivals(
 
 def _sum_by_rival(
     paths: PathSet, strangers: Strangers, kinds: Sequence[str]
-) -> dict[tuple[str, int], float]:
-    """Return how long strangers had the cpus of executions of some kinds, on average (ns)."""
+) -> dict[tuple[str, int, str], float]:
+    """Return how long strangers had the cpus of some kinds of execution, on average (ns)."""
     chosen = np.array([not kinds or label in kinds for label in paths.executions.label], np.bool_)
-    sums: dict[tuple[str, int], float] = defaultdict(float)
+    sums: dict[tuple[str, int, str], float] = defaultdict(float)
     first = 0
     for chunk in paths.chunks():
         table = chunk.paths
@@ -212,8 +219,9 @@ def _sum_by_rival(
         times = np.bincount(place, table.duration[rows].astype(np.float64), len(keys))
         for key, ns in zip(keys.tolist(), times.tolist(), strict=True):
             cpu, code = divmod(key, many)
-            if strangers.has(table.details[code]):
-                sums[table.details[code].rival, cpu] += ns
+            who = table.details[code]
+            if strangers.has(who):
+                sums[who.rival, cpu, who.place] += ns
     return {key: ns / max(int(chosen.sum()), 1) for key, ns in sums.items()}
 
 

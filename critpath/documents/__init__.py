@@ -330,6 +330,9 @@ class WeatherRival(Part):
 
     name: Annotated[str, doc("its name, or what the names of several have in common")]
     share: Annotated[Figure, doc("of how much longer strangers had them")]
+    place: Annotated[
+        str, doc("the container, pod or service that it is in; '' if not known, or several")
+    ] = ""
 
 
 class WeatherEntry(Part):

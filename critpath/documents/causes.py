@@ -87,6 +87,9 @@ class RivalShare(Part):
     after: Annotated[Number, doc("of these waits after")]
     ours: Annotated[bool, doc("it is of the program itself")] = False
     kin: Annotated[str, doc("what it is to who waited, as in paths; '' if not known")] = ""
+    place: Annotated[
+        str, doc("the container, pod or service that it is in, if another; '' if not known")
+    ] = ""
 
 
 class CauseFacts(Part):
@@ -163,6 +166,13 @@ class CauseFacts(Part):
     kin: Annotated[
         str,
         doc("what who had the processor, or that thread, is to who waited, as in paths"),
+    ] = ""
+    place: Annotated[
+        str,
+        doc(
+            "where who had the processor, or that thread, is: 'pod NAMESPACE/NAME', "
+            "'container NAME' or 'unit NAME', replicas as *; '' where that is the execution's own"
+        ),
     ] = ""
     kernel_before: Annotated[
         Maybe, doc("of runs, what the kernel ran for a normal one (ns); null where not counted")

@@ -6,6 +6,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from critpath.executions.find import Choice, choose, find_executions
     from critpath.executions.marker import MARKER_EVENTS
+    from critpath.executions.membership import ProcessPlaces
     from critpath.executions.prefilter import Prefilter
     from critpath.executions.process import select_within_runs
     from critpath.executions.scheduling import Scheduling

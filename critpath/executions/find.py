@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -159,6 +160,9 @@ def choose(
     )
     texts = [of.texts for of in recording.descriptions]
     chosen, labelled = add_label(parse_specification(text), texts)
+    if chosen.where.container:
+        groups = tuple(chain.from_iterable(recording.groups.values()))
+        chosen = replace(chosen, where=replace(chosen.where, groups=groups))
     if only and chosen.kind != only:
         raise UsageError(
             f"{recording}: its executions are no {only}: {safe_text(text)}",

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 import numpy as np
@@ -19,10 +20,18 @@ import numpy as np
 from critpath.executions.fields import field_numbers, field_texts
 from critpath.executions.scheduling import rows_of_kind
 from critpath.model import I64, Bool, EventRequest, Events, Kind
+from critpath.model.containers import (
+    ControlGroup,
+    Places,
+    find_group,
+    is_container,
+    parse_group,
+)
 from critpath.units import safe_text
 
 ThreadKey = tuple[int, int]  # host, tid
 _SHOWN: Final = 5  # technical: places that a note names
+_MOST_NAMES: Final = 12  # technical: containers and units that a note names
 
 # What must be read beyond the kernel's own selection.
 # LTTng before 2.12, and the ftrace recorder, have the namespaces with the state.
@@ -54,22 +63,28 @@ class ThreadFilter:
         Path of a control group, which includes those below it; "" for any.
     comm : str
         Name of the program or the thread, "" for any.
+    container : str
+        Any name, or an id's begin, of a container, pod or unit; "" for any.
+    groups : tuple of ControlGroup
+        By which that is looked up: those that the recording names.
     """
 
     ns: int = 0
     cgroup_ns: int = 0
     cgroup: str = ""
     comm: str = ""
+    container: str = ""
+    groups: tuple[ControlGroup, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.ns or self.cgroup_ns or self.cgroup or self.comm)
+        return bool(self.ns or self.cgroup_ns or self.cgroup or self.comm or self.container)
 
     def get_requests(self) -> tuple[EventRequest, ...]:
         """Return the events to read for this filter."""
         asked = (
             (self.ns, PID_NAMESPACES),
             (self.cgroup_ns, CGROUP_NAMESPACES),
-            (self.cgroup, CGROUPS),
+            (self.cgroup or self.container, CGROUPS),
         )
         return tuple(request for value, request in asked if value)
 
@@ -95,13 +110,17 @@ class ThreadFilter:
             test(threads, [_read_pid_namespaces(events)], lambda value: value == self.ns)
         if self.cgroup_ns:
             test(threads, [_read_cgroup_namespaces(events)], lambda value: value == self.cgroup_ns)
-        if self.cgroup:
+        if self.cgroup or self.container:
             process = _read_processes(events)
             leaders = [
                 ((thread[0], int(process.at(thread, row) or thread[1])), row)
                 for thread, row in threads
             ]
-            test(leaders, _read_cgroups(events), lambda value: _is_below(str(value), self.cgroup))
+            histories = _read_cgroups(events)
+            if self.cgroup:
+                test(leaders, histories, lambda value: _is_below(str(value), self.cgroup))
+            if self.container:
+                test(leaders, histories, _match_container(self))
         return inside, int(unknown.sum())
 
 
@@ -126,6 +145,12 @@ class _History:
             return None
         return self._values[thread][max(0, bisect_right(rows, row) - 1)]
 
+    def steps(self) -> Iterator[tuple[ThreadKey, int, int | str]]:
+        """Yield every thread, row and value."""
+        for thread, rows in self._rows.items():
+            for row, value in zip(rows, self._values[thread], strict=True):
+                yield thread, row, value
+
     def last(self) -> Iterator[int | str]:
         """Yield the last value of every thread."""
         return (values[-1] for values in self._values.values())
@@ -139,6 +164,12 @@ def describe_known_places(events: Events, where: ThreadFilter) -> tuple[str, ...
         (where.cgroup, "control group", _read_cgroups),
     )
     notes = []
+    if where.container:
+        names = sorted({of.place for of in where.groups})
+        more = f" and {len(names) - _MOST_NAMES} others" if len(names) > _MOST_NAMES else ""
+        there = f"the recording has {', '.join(map(safe_text, names[:_MOST_NAMES]))}{more}"
+        known = there if names else "the recording names none"
+        notes.append(f"nothing in {safe_text(where.container)}: {known}")
     for asked, kind, find in kinds:
         if asked:
             counts = Counter(place for history in find(events) for place in history.last())
@@ -146,6 +177,19 @@ def describe_known_places(events: Events, where: ThreadFilter) -> tuple[str, ...
             known = f"threads are known in {', '.join(seen)}" if seen else "the trace names none"
             notes.append(f"nothing in {kind} {safe_text(str(asked))}: {known}")
     return tuple(notes)
+
+
+def _match_container(where: ThreadFilter) -> Callable[[int | str], bool]:
+    """Return what tells whether a path is of the container that is asked for."""
+    named = {of.path: of for of in where.groups}
+
+    @cache
+    def is_inside(path: int | str) -> bool:
+        known = find_group(str(path), named)
+        found = (*([known] if known else []), *parse_group(str(path)))
+        return any(of.matches(where.container) for of in found)
+
+    return is_inside
 
 
 def _is_below(path: str, group: str) -> bool:
@@ -156,6 +200,61 @@ def _is_below(path: str, group: str) -> bool:
 def _rows_named(events: Events, request: EventRequest) -> I64:
     parts = [np.zeros(0, np.int64), *(events.rows(name) for name in request.names)]
     return np.sort(np.concatenate(parts))
+
+
+class ProcessPlaces(Places):
+    """In which container, pod or service each process was, over time.
+
+    Parameters
+    ----------
+    events : Events
+        With those that are `WANTED`.
+    groups : mapping
+        Whose control groups were, by the name of their host; "" where there is one.
+    """
+
+    WANTED: Final = (CGROUPS,)  # what must be read for it
+
+    def __init__(self, events: Events, groups: Mapping[str, Sequence[ControlGroup]]) -> None:
+        super().__init__(_find_moves(events, groups))
+
+
+def _find_moves(
+    events: Events, groups: Mapping[str, Sequence[ControlGroup]]
+) -> list[tuple[int, int, int, str]]:
+    """Return when each process was first in which place: host, process, time, place."""
+    named = {
+        number: {of.path: of for of in groups[name]}
+        for number, name in enumerate(events.hosts if len(events.hosts) > 1 else ("",))
+        if name in groups
+    }
+    steps: list[tuple[int, int, ThreadKey, str]] = []
+    for hierarchy, history in enumerate(_read_cgroups(events) if named else ()):
+        steps += [(row, hierarchy, of, str(path)) for of, row, path in history.steps()]
+    now: dict[ThreadKey, dict[int, str]] = {}
+    places: dict[tuple[int, str], str] = {}
+    times = events.timestamp.tolist()
+    moves: list[tuple[int, int, int, str]] = []
+    for row, hierarchy, thread, path in sorted(steps, key=lambda step: step[0]):
+        key = thread[0], path
+        if key not in places:
+            places[key] = _name_place(find_group(path, named.get(thread[0], {})))
+        mine = now.setdefault(thread, {})
+        mine[hierarchy] = places[key]
+        moves.append((*thread, times[row], max(mine.values(), key=_rank_place)))
+    return moves
+
+
+def _name_place(group: ControlGroup | None) -> str:
+    """Return what a group is called, "" where that says nothing: a session, a user's manager."""
+    if group is None or (group.unit and not group.unit.endswith(".service")):
+        return ""
+    return "" if group.unit.startswith("user@") else group.place
+
+
+def _rank_place(place: str) -> int:
+    """Order what several hierarchies say: a container before a unit, before nothing."""
+    return 2 * is_container(place) + bool(place)
 
 
 def _read_processes(events: Events) -> _History:

@@ -29,8 +29,8 @@ LENGTH_LIMIT: Final = 10_000  # technical
 INODE_DIGITS: Final = 20  # technical
 
 KINDS: Final[dict[str, str]] = {
-    "process": "process[,comm=NAME][,ns=INUM][,cgroup_ns=INUM][,cgroup=PATH]",
-    "thread": "thread[,comm=NAME][,ns=INUM][,cgroup_ns=INUM][,cgroup=PATH]",
+    "process": "process[,comm=NAME][,container=NAME][,ns=INUM][,cgroup_ns=INUM][,cgroup=PATH]",
+    "thread": "thread[,comm=NAME][,...]",
     "marker": "marker",
     "events": "events:BEGIN,END[,key=FIELD][,label=FIELD]",
     "windows": "windows:FILE.csv",
@@ -271,11 +271,14 @@ def parse_specification(text: str) -> Specification:
     return Specification(kind, text=text)
 
 
+_PLACES: Final = frozenset({"comm", "container", "ns", "cgroup_ns", "cgroup"})
+
+
 def _parse_where(rest: str, text: str) -> ThreadFilter:
     given: dict[str, str] = {}
     for option in split_outside_brackets(rest, ","):
         name, equals, value = (part.strip() for part in option.partition("="))
-        if name not in {"comm", "ns", "cgroup_ns", "cgroup"} or not equals or not value:
+        if name not in _PLACES or not equals or not value:
             raise UsageError(
                 f"not an option of process or thread: {shorten(option) or '(nothing)'}",
                 f"write {KINDS['process']}",
@@ -297,20 +300,34 @@ def _parse_where(rest: str, text: str) -> ThreadFilter:
         int(given.get("cgroup_ns", 0)),
         given.get("cgroup", ""),
         given.get("comm", ""),
+        given.get("container", ""),
     )
 
 
 _REQUEST_OPTIONS: Final = (
-    *("host", "port", "comm", "pid", "path", "label", "ns", "cgroup", "peer", "top", "skip"),
+    *(
+        "host",
+        "port",
+        "comm",
+        "pid",
+        "path",
+        "label",
+        "container",
+        "ns",
+        "cgroup",
+        "peer",
+        "top",
+        "skip",
+    ),
     *("min", "role", "doubtful", "assign", "learn", "min_confidence", "side"),
 )
 
 
 _REQUEST_FORMS: Final = (
-    "HOST:PORT host=NAME port=N|N comm=NAME pid=N path=PATH label=TEXT label=~REGEX ns=INUM "
-    "cgroup=PATH peer=external|local top skip=N min=DURATION role=first doubtful=include "
-    "assign=queues|gap|delays|thread learn=RECORDING min_confidence=0.9 side=client, with commas "
-    "between; or requests:? for what there is"
+    "HOST:PORT host=NAME port=N|N comm=NAME pid=N path=PATH label=TEXT label=~REGEX "
+    "container=NAME ns=INUM cgroup=PATH peer=external|local top skip=N min=DURATION role=first "
+    "doubtful=include assign=queues|gap|delays|thread learn=RECORDING min_confidence=0.9 "
+    "side=client, with commas between; or requests:? for what there is"
 )
 
 
@@ -349,7 +366,11 @@ def _parse_requests(rest: str, text: str, *, given: bool) -> Specification:
         sure=_parse_share(values.get("min_confidence", "0")),
         client=_choose(values, "side", ("server", "client")) == "client",
     )
-    where = ThreadFilter(ns=number("ns", 2**32), cgroup=values.get("cgroup", ""))
+    where = ThreadFilter(
+        ns=number("ns", 2**32),
+        cgroup=values.get("cgroup", ""),
+        container=values.get("container", ""),
+    )
     return Specification("requests", where=where, requests=chosen, text=text)
 
 

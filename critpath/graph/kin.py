@@ -1,4 +1,4 @@
-"""How threads are related: who had the cpu, to the thread that waited for it."""
+"""How threads are related: who had the cpu, to the thread that waited for it; and where it is."""
 
 from __future__ import annotations
 
@@ -109,12 +109,12 @@ class Kinship:
 _NAMED: Final = frozenset({Kin.THREAD, Kin.CHILD, Kin.SIBLING, Kin.NAMESAKE})
 
 
-def tell_kin(path_set: PathSet, replayed: ReplayedRecording) -> PathSet:
-    """Return paths whose waits for a cpu say how whoever had it is related to the waiting thread.
+def find_others(path_set: PathSet) -> tuple[I64, I64, I64]:
+    """Return the segments that are on other threads, or waits for a cpu; whose; of which path.
 
-    What else other threads do says what these are to the execution's own thread.
+    Of a wait it is who had the cpu.
     """
-    paths, of, workers = path_set.paths, path_set.executions, replayed.workers
+    paths, of = path_set.paths, path_set.executions
     path = np.repeat(np.arange(len(of)), np.diff(paths.start))
     waits = paths.state == State.WAIT_CPU
     peers = np.array([each.peer_tid for each in paths.details], np.int64)[paths.detail]
@@ -122,11 +122,21 @@ def tell_kin(path_set: PathSet, replayed: ReplayedRecording) -> PathSet:
     theirs = ~waits & ((paths.tid != of.tid[path]) | (paths.host != of.host[path]))
     theirs &= paths.tid > 0
     rows = np.flatnonzero((waits & (peers >= 0)) | theirs)
+    return rows, np.where(waits, peers, paths.tid)[rows], path[rows]
+
+
+def tell_kin(path_set: PathSet, replayed: ReplayedRecording) -> PathSet:
+    """Return paths whose waits for a cpu say how whoever had it is related to the waiting thread.
+
+    What else other threads do says what these are to the execution's own thread.
+    """
+    paths, of, workers = path_set.paths, path_set.executions, replayed.workers
+    rows, who, path = find_others(path_set)
     if not len(rows):
         return path_set
-    who = np.where(waits, peers, paths.tid)[rows]
+    waits = paths.state == State.WAIT_CPU
     host, end = paths.host[rows], paths.end[rows]
-    subject = find_workers(workers, of.host, of.tid, of.end)[path[rows]]
+    subject = find_workers(workers, of.host, of.tid, of.end)[path]
     waiter = subject.copy()
     mine = waits[rows]
     waiter[mine] = find_workers(workers, host[mine], paths.tid[rows][mine], end[mine])
@@ -157,3 +167,43 @@ def _find_processes(workers: Workers, events: Events) -> I64:
     for worker in np.flatnonzero((process < 0) & (workers.parent >= 0)).tolist():
         process[worker] = process[workers.parent[worker]]
     return process
+
+
+def tell_places(path_set: PathSet, replayed: ReplayedRecording) -> PathSet:
+    """Return paths whose segments on other threads, and waits, say where these threads are.
+
+    Nothing is said of who is where the execution's own thread is.
+    """
+    if not replayed.places:
+        return path_set
+    paths, of = path_set.paths, path_set.executions
+    rows, who, path = find_others(path_set)
+    if not len(rows):
+        return path_set
+
+    def find(host: I64, tid: I64, time: I64) -> list[str]:
+        workers = find_workers(replayed.workers, host, tid, time)
+        pid = np.append(replayed.workers.pid, -1)[workers]
+        return replayed.places.list_all(host, np.where(pid > 0, pid, tid), time)
+
+    own = find(of.host, of.tid, of.end)
+    found = find(paths.host[rows], who, paths.end[rows])
+    pairs = zip(found, path.tolist(), strict=True)
+    told = [place if place != own[row] else "" for place, row in pairs]
+    names = {"": 0}
+    codes = np.array([names.setdefault(place, len(names)) for place in told], np.int64)
+    if len(names) == 1:
+        return path_set
+    kinds, known = len(paths.details), [*names]
+    said = paths.detail.astype(np.int64)
+    said[rows] += kinds * codes
+    used, at = number_codes(said)
+    table = {NO_DETAIL: 0}
+    new = [
+        table.setdefault(
+            paths.details[code % kinds]._replace(place=known[code // kinds]), len(table)
+        )
+        for code in used.tolist()
+    ]
+    detail = np.array(new, np.int32)[at]
+    return replace(path_set, paths=replace(paths, detail=detail, details=tuple(table)))

@@ -16,7 +16,7 @@ from critpath.graph.critical_path import (
     find_lifetimes,
     take_executions,
 )
-from critpath.graph.kin import tell_kin
+from critpath.graph.kin import tell_kin, tell_places
 from critpath.graph.resources import explain_waits
 from critpath.graph.stacks import add_stacks
 from critpath.model import (
@@ -61,7 +61,7 @@ def walk_paths(
         pieces=pieces,
     ):
         longest = int(np.diff(paths.paths.start).max(initial=0))
-        explained = tell_kin(paths, replayed)
+        explained = tell_places(tell_kin(paths, replayed), replayed)
         explained = _explain_waits(explained, replayed, recording)
         if replayed.functions is not None:
             explained = name_functions(explained, replayed.functions, *recording.functions)

@@ -219,6 +219,7 @@ def share_rivals(
     ours: set[str] = set()
     names: defaultdict[str, set[str]] = defaultdict(set)
     kin: defaultdict[str, set[str]] = defaultdict(set)
+    places: defaultdict[str, set[str]] = defaultdict(set)
     for into, of, w in zip(sums, counts.weather, weights, strict=True):
         for (whose, rival, _), ns in _mean_waits(of, w).items():
             detail = of.rivals[rival]
@@ -228,6 +229,7 @@ def share_rivals(
                 into[family] += ns
                 names[family].add(detail.peer)
                 kin[family].add(detail.kin)
+                places[family].add(detail.place)
                 ours |= {family} if mine == OWN else set()
     piece = take_work_apart(counts, executions).get((None, role, ""))
     longer = 1.0
@@ -249,6 +251,7 @@ def share_rivals(
             after=sums[1][name] / after if after else 0.0,
             ours=name in ours,
             kin=min(kin[name]) if len(kin[name]) == 1 else "",
+            place=min(places[name]) if len(places[name]) == 1 else "",
         )
         for ns, name in ranked
     ]

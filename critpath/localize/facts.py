@@ -160,7 +160,8 @@ def most_detail(findings: Sequence[Finding]) -> Detail:
         ways = [pairs]
         names = [(detail._replace(peer_tid=-1), weight) for detail, weight in pairs]
         families = [(d._replace(peer=name_family(d.peer)), weight) for d, weight in names]
-        ways += [names, families, [(d._replace(kin=""), weight) for d, weight in families]]
+        kinless = [(d._replace(kin=""), weight) for d, weight in families]
+        ways += [names, families, kinless, [(d._replace(place=""), w) for d, w in kinless]]
     for share in (FACTS.nearly_all, FACTS.half):
         for way in ways:
             heaviest = _heaviest(way)
@@ -189,7 +190,7 @@ def _heaviest(pairs: Sequence[tuple[Detail, float]]) -> Detail:
 
 _PLACES = 8  # technical: in the code, that are listed
 # What of a detail is a fact of its own name: for others it is looked at what findings agree on.
-_JUDGED: Final = frozenset({"peer", "device", "call", "caller", "kin"})
+_JUDGED: Final = frozenset({"peer", "device", "call", "caller", "kin", "place"})
 _AS_IT_IS: Final = {*Detail._fields} & {*CauseFacts.__struct_fields__} - _JUDGED
 # What is waited for that is no device has its place: deferred work, or the call.
 _NAMED = frozenset({State.WAIT_DISK, State.WAIT_NET, State.SOFTIRQ, State.WAIT_SOFTIRQ})
@@ -223,10 +224,12 @@ def state_facts(
         peer = (reason.rival if reason else "") or held or peer
     rivals = _name_rivals(alike, symbol, cause.positions, counts)
     own = bool(symbol.role) and not detail.peer  # what that thread itself is
-    kin = detail.kin if own or name_family(peer) == name_family(detail.peer) else ""
+    known_peer = own or name_family(peer) == name_family(detail.peer)
+    kin, place = (detail.kin, detail.place) if known_peer else ("", "")
     if rivals:
         first = rivals[0]
-        peer, kin = (first.name, first.kin) if first.share >= FACTS.half else ("", "")
+        most_of_it = first.share >= FACTS.half
+        peer, kin, place = (first.name, first.kin, first.place) if most_of_it else ("", "", "")
     known = bool(rivals) or (bool(peer) and not (symbol.role and peer == comm))
     had = Detail(peer=rivals[0].name, kin=rivals[0].kin) if rivals else Detail(peer=peer, kin=kin)
     signs = Signs(
@@ -299,6 +302,7 @@ def state_facts(
         waits_at=waits_at[0].location if waits_at else "",
         waker_location=wakers[0].location if wakers else "",
         kin=kin,
+        place=place,
         cause_id=kind.id,
         **{name: getattr(detail, name) for name in _AS_IT_IS},
     )

@@ -99,6 +99,9 @@ class Detail(NamedTuple):
     kin : str
         What the peer is to the thread that waited: a `Kin`.  Where there is no peer, what the
         thread itself is to the execution's own, if it is of the same name or process, or a child.
+    place : str
+        In which container, pod or service the peer is, or else the thread itself, if that is
+        another than the execution's: ``pod shop/db-*``.
     others : bool
         Of several segments: it holds no more than half, the rest is of others.
     """
@@ -115,6 +118,7 @@ class Detail(NamedTuple):
     limit: str = ""
     why: str = ""
     kin: str = ""
+    place: str = ""
     others: bool = False
 
     def with_texts(self, change: Callable[[str], str]) -> Detail:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from critpath.model.containers import ControlGroup
 from critpath.schema.environment import Environment, Machine
 
 if TYPE_CHECKING:
@@ -240,6 +241,8 @@ class Manifest:
         Of the interpreters that began while the whole machine was recorded.
     container : int
         Pid namespace that executions are chosen by, 0 for none.
+    groups : tuple of ControlGroup
+        The control groups of processes that were containers', pods' or units', by name.
     trace : str
         Where the trace is, relative to the manifest.
     warnings : tuple of str
@@ -273,6 +276,7 @@ class Manifest:
     block_runs: int = FORMER_BLOCK_RUNS
     scripts: tuple[Script, ...] = ()
     container: int = 0
+    groups: tuple[ControlGroup, ...] = ()
     trace: str = "trace"
     warnings: tuple[str, ...] = ()
     critpath: str = ""

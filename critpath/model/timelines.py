@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from critpath.model.clocks import Messages
+from critpath.model.containers import Places
 from critpath.model.requests import Collected
 from critpath.model.table import I32, I64, U8, Column, FlatTable, Table, col, freeze_columns
 from critpath.schema.kinds import STATES
@@ -435,6 +436,8 @@ class ReplayedRecording:
         Where functions of Python were recorded.
     parents : mapping of (int, int) to (int, int)
         Which process (host, pid) began each, as far as that is known.
+    places : Places
+        In which container, pod or unit each process was, where the recorder named them.
     """
 
     events: Events
@@ -451,6 +454,7 @@ class ReplayedRecording:
     messages: Messages | None = None
     functions: FunctionSpans | None = None
     parents: Mapping[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
+    places: Places = field(default_factory=Places)
 
     def close(self) -> None:
         """Free what the blocks take."""

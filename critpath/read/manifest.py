@@ -8,7 +8,7 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,6 +26,7 @@ from critpath.model import (
     Script,
     StreamFacts,
 )
+from critpath.model.containers import MOST_GROUPS, ControlGroup
 from critpath.model.recording import (
     FORMER_BLOCK_RUNS,
     GAPS_FORMAT,
@@ -110,6 +111,7 @@ def _build_manifest(data: Mapping[str, Any]) -> Manifest:
         block_runs=max(_whole(data, "block_runs"), 0) or FORMER_BLOCK_RUNS,
         scripts=tuple(_script(one) for one in _list(data, "scripts")),
         container=_whole(data, "container"),
+        groups=tuple(map(_group, _list(data, "groups")[:MOST_GROUPS])),
         trace=_text(data, "trace"),
         warnings=_texts(data, "warnings"),
         critpath=_text(data, "critpath"),
@@ -199,6 +201,11 @@ def _script(data: Any) -> Script:
     of = _object(data, "a script")
     pid, begin, read = (_whole(of, key) for key in ("pid", "begin", "read"))
     return Script(pid, begin, read, _text(of, "name"))
+
+
+def _group(data: Any) -> ControlGroup:
+    of = _object(data, "a control group")
+    return ControlGroup(**{each.name: _text(of, each.name) for each in fields(ControlGroup)})
 
 
 def _object(data: Any, what: str) -> Mapping[str, Any]:

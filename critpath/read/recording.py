@@ -33,6 +33,7 @@ from critpath.read.traces import Description, find_traces, read_with
 if TYPE_CHECKING:
     from critpath.model import EventRequest, Events, Manifest, StreamFacts
     from critpath.model.clocks import HostClock
+    from critpath.model.containers import ControlGroup
     from critpath.model.gaps import Gaps
     from critpath.model.recording import ReachedLimit
     from critpath.model.signatures import Counts
@@ -117,6 +118,13 @@ class Recording:
     def reached_limits(self) -> tuple[ReachedLimit, ...]:
         """Which control groups reached a limit, and when."""
         return find_reached_limits(self.manifest)
+
+    @cached_property
+    def groups(self) -> Mapping[str, tuple[ControlGroup, ...]]:
+        """Whose control groups were, by host; "" where there is one."""
+        if not self.is_several:
+            return {"": self.manifest.groups} if self.manifest.groups else {}
+        return {name: of.groups for name, of in self.manifests.items() if of.groups}
 
     @cached_property
     def functions(self) -> tuple[dict[int, str], list[int]]:

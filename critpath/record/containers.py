@@ -1,4 +1,4 @@
-"""Finds the pid namespace of a container in /proc alone, whatever runs the container."""
+"""Finds the pid namespace of a container in /proc, by its id or what its runtime calls it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from critpath.errors import UsageError
+from critpath.model.containers import ControlGroup
+from critpath.record.group_names import RuntimeFiles
 from critpath.units import plural, safe_text
 from critpath_marks.sessions import pid_namespace
 
@@ -78,6 +80,8 @@ def _matchers(wanted: str, mine: int) -> Iterator[Callable[[_NamespaceMember], b
         return cgroups[process.pid]
 
     yield lambda p: wanted in components(p)
+    files = RuntimeFiles(Path("/"))
+    yield lambda p: any(of.matches(wanted) for of in _name_groups(p.pid, files))
     if len(wanted) >= _SHORTEST_PREFIX:
         yield lambda p: any(c.startswith(wanted) for c in components(p))
     hosts = _HostNames()
@@ -98,6 +102,20 @@ def _components(pid: int) -> Iterator[str]:
     except OSError:
         return
     yield from cgroup_names(text)
+
+
+def _name_groups(pid: int, files: RuntimeFiles) -> Iterator[ControlGroup]:
+    """Yield the containers of a process by the names of their runtimes; not what keeps a pod."""
+    try:
+        place = _PROC / str(pid)
+        owner = place.stat().st_uid
+        text = (place / "cgroup").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return
+    for path in {line.partition(":")[2].partition(":")[2] for line in text.splitlines()}:
+        named = files.name_group(path, owner)
+        if named is not None and not named.is_sandbox:
+            yield named
 
 
 def cgroup_names(text: str) -> Iterator[str]:

@@ -103,13 +103,17 @@ class _Group:
 class Limits:
     """Limits that control groups reach from construction on.
 
-    `mounts` is a file like ``/proc/self/mountinfo``.
+    `mounts` is a file like ``/proc/self/mountinfo``; ``born`` is told of every group at each look.
     """
 
     def __init__(
-        self, mounts: Path = _MOUNTS, clock: Callable[[], int] = time.monotonic_ns
+        self,
+        mounts: Path = _MOUNTS,
+        clock: Callable[[], int] = time.monotonic_ns,
+        *,
+        born: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self._mounts, self._clock = mounts, clock
+        self._mounts, self._clock, self._born = mounts, clock, born
         self._groups: dict[str, _Group] = {}
         self._looked = clock()
         self._ending = threading.Event()
@@ -161,6 +165,9 @@ class Limits:
     def _look(self) -> None:
         begin = self._clock()
         for name, place, counts, limits in _look(self._mounts):
+            self._born(name)
+            if not (counts or limits):
+                continue
             group = self._groups.setdefault(name, _Group())
             group.places.add(place)
             # A hierarchy of version 1 for each controller: the one that has a quota is asked again.
@@ -277,7 +284,10 @@ def name_disks(block: Path = Path("/sys/dev/block")) -> dict[str, str]:
 
 
 def _look(mounts: Path) -> Iterator[tuple[str, Path, Counts, Counts]]:
-    """Yield each group's name and place, what it has counted, and its limits, by hierarchy."""
+    """Yield each group's name and place, what it has counted, and its limits, by hierarchy.
+
+    Most have counted nothing, and have no limit.
+    """
     for root, version, controllers in hierarchies(mounts):
         for place, _, files in os.walk(root):
             name = safe_text("/" + os.path.relpath(place, root).removeprefix("."))
@@ -292,8 +302,7 @@ def _look(mounts: Path) -> Iterator[tuple[str, Path, Counts, Counts]]:
                 _read_disks_1(here, counts, limits)
             if version == 2:
                 _read_2(here, files, counts, limits)
-            if counts or limits:
-                yield name, here, counts, limits
+            yield name, here, counts, limits
 
 
 def hierarchies(mounts: Path) -> Iterator[tuple[Path, int, frozenset[str]]]:

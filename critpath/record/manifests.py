@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from critpath.errors import CritpathError, UnreadableError
 from critpath.model import MANIFEST, MANIFEST_FORMAT, CpuLoss, Gap, Manifest, Run, StreamFacts
+from critpath.model.containers import ControlGroup
 from critpath.model.recording import (
     COUNTS,
     FORMER_BLOCK_RUNS,
@@ -229,8 +230,9 @@ def manifest_to_json(manifest: Manifest) -> str:
     document = {"format": MANIFEST_FORMAT, **asdict(manifest)}
     made, budget = document.pop("gaps_file"), document.pop("overhead")
     del document["trigger"]  # of a dump it is told with what recording cost
-    if not manifest.counts:
-        del document["counts"]
+    for key in ("counts", "groups"):
+        if not document[key]:
+            del document[key]
     if manifest.block_runs == FORMER_BLOCK_RUNS:
         del document["block_runs"]
     if made:
@@ -296,6 +298,7 @@ def read_manifest(directory: Path) -> Manifest:
             values |= {"gaps": (), "gaps_file": made}
         values["gaps"] = tuple(Gap(**x) for x in values["gaps"]) if "gaps" in values else ()
         values["scripts"] = tuple(Script(**x) for x in values.get("scripts", ()))
+        values["groups"] = tuple(ControlGroup(**x) for x in values.get("groups", ()))
         values["command"] = tuple(map(str, values.get("command", ())))
         values["warnings"] = tuple(map(str, values.get("warnings", ())))
         _check_kinds(values)

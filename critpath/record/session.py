@@ -39,6 +39,7 @@ from critpath.record.functions import (
     convert_functions,
     with_agent,
 )
+from critpath.record.group_names import GroupNames
 from critpath.record.identity import (
     FOREIGN_CLOCK,
     INITIAL_PID_NAMESPACE,
@@ -224,6 +225,7 @@ class _Session:
     requests: MarkRequests | None = None
     machine: Machine | None = None
     scripts: ScriptWatch | None = None
+    groups: GroupNames = field(default_factory=lambda: GroupNames())  # noqa: PLW0108 - played
     functions: FunctionFiles | None = None
     counting: Counting | None = None
     stacks: list[StackSource] = field(default_factory=list)
@@ -338,6 +340,8 @@ class _Session:
             self.functions.start(self.user)
         machine = Machine(make_probes() if self.request.probe else {})
         traced = self.choice.name != COUNTING  # counts are of no program by its name
+        if traced:
+            self.groups.look()
         if traced and not self.programs and pid_namespace() == INITIAL_PID_NAMESPACE:
             # Before anything is recorded: whose exec is in the trace was heard of.
             self.scripts = ScriptWatch()
@@ -352,12 +356,13 @@ class _Session:
             self._start_stacks(tuple(n for n in self.request.stacks if n not in begun))
         self._start_counting()
         if self.choice.name != COUNTING:  # whose files of all groups cost more than counting
-            self.limits = Limits()
+            self.limits = Limits(born=self.groups.note_birth)
             self.limits.start()
         self.machine = machine
         machine.start()
         self.runner.rescan_children()
-        self.manifests = [replace(m, begin=begin) for m in self.manifests]
+        named = self.groups.found
+        self.manifests = [replace(m, begin=begin, groups=named) for m in self.manifests]
         self._write()
 
     def _start_counting(self) -> None:
@@ -555,6 +560,8 @@ class _Session:
         if self.requests is not None and self.requests.programs:
             self._note(describe_without_access(self.requests.programs))
         if self.limits is not None:
+            self.groups.look()
+            self.manifests = [replace(m, groups=self.groups.found) for m in self.manifests]
             self.notes += self.limits.notes(end - self.manifests[0].begin)
             reached = {"limits": self.limits.facts(), "disks": name_disks()}
             self.manifests = [replace(m, machine={**m.machine, **reached}) for m in self.manifests]

@@ -288,6 +288,7 @@ def _find_turns(
         hosts=events.hosts,
         far=None if replayed.messages is None else replayed.messages.pairs(),
         aligned=[place for place, clock in enumerate(events.clocks) if clock.aligned],
+        places=replayed.places,
     )
     guessed = found.guessed
     if len(found.requests) and guessed.all() and not specification.requests.first:

@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from critpath.model import I32, I64, U8, Bool, Loss, Workers
+from critpath.model.containers import Places, is_container, name_in_place
 from critpath.model.gaps import Gaps
 from critpath.model.requests import (
     NONE,
@@ -154,6 +155,7 @@ def find_turns(
     hosts: Sequence[str] = (),
     far: I64 | None = None,
     aligned: Collection[int] = (),
+    places: Places | None = None,
 ) -> FoundTurns:
     """Find the requests of a recording.
 
@@ -178,10 +180,12 @@ def find_turns(
         Connections between them: rows of their two ends.
     aligned : collection of int
         Those whose times are of one clock.
+    places : Places, optional
+        In which container each process is: services are named with theirs.
     """
     collected, unsure = split_datagrams(collected)
     activity = collected.activity
-    processes = Processes(workers, name_of)
+    processes = Processes(workers, name_of, places)
     users = processes.users(activity, len(collected.endpoints))
     several = len(hosts) > 1
     table = collected.endpoints
@@ -692,9 +696,12 @@ def _format_trace(message: tuple[int, int, int, int, int, str]) -> str:
 
 
 class Processes:
-    """Which process a thread is of, and what it is called."""
+    """Which process a thread is of, what it is called, and in which container or pod it is."""
 
-    def __init__(self, workers: Workers, name_of: Callable[[int], str]) -> None:
+    def __init__(
+        self, workers: Workers, name_of: Callable[[int], str], places: Places | None = None
+    ) -> None:
+        self._places = places or Places()
         self._pid: dict[tuple[int, int], int] = {}
         self._name: dict[tuple[int, int], str] = {}
         columns = (workers.host, workers.tid, workers.pid, workers.name)
@@ -722,6 +729,11 @@ class Processes:
         pid = self.pid(host, tid)
         name = self._name.get((host, pid)) or self._name.get((host, tid), "")
         return _INSTANCE.sub("", name) or name
+
+    def container(self, host: int, tid: int) -> str:
+        """Return the container or pod that a thread is in, "" for none that is known."""
+        place = self._places.last(host, self.pid(host, tid))
+        return place if is_container(place) else ""
 
     def users(self, activity: Activity, count: int) -> Sequence[frozenset[int]]:
         """Return the processes that received from or sent to each endpoint."""
@@ -774,9 +786,11 @@ class Names:
         if self._hosts:
             comm = f"{comm}@{self._hosts[host]}"
         if of.family[endpoint] == UNIX:
-            return f"{comm}:{of.strings[of.path[endpoint]] or 'unix'}"
-        # Of UDP no event tells the port, and what was there before hides which socket it is.
-        return f"{comm}:{of.local_port[endpoint] or ('udp' if self._udp[endpoint] else '?')}"
+            name = f"{comm}:{of.strings[of.path[endpoint]] or 'unix'}"
+        else:
+            # Of UDP no event tells the port, and what was there before hides which socket it is.
+            name = f"{comm}:{of.local_port[endpoint] or ('udp' if self._udp[endpoint] else '?')}"
+        return name_in_place(name, self._processes.container(host, tid))
 
     def of_endpoints(self, turns: Turns, service: I32) -> I64:
         """Return the code of the service that each endpoint is of; -1 where it has no turn."""

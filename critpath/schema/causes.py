@@ -130,7 +130,7 @@ _INTERRUPTS = "They are interrupted"
 _STOPPED = "They are stopped"
 _UNTOLD = "The recording does not tell for what"
 
-_RIVAL = ("peer", "kin", "elsewhere_idle", "cpu", "host")
+_RIVAL = ("peer", "kin", "place", "elsewhere_idle", "cpu", "host")
 _LIMIT = ("control_group", "limit")
 _USAGE = ("kernel_before", "kernel_after", "faults_before", "faults_after")
 

@@ -43,7 +43,7 @@ REQUEST: Final = {
 }
 _WHAT: Final = {"begin": "int64", "end": "int64", "state": "string"}
 DETAIL: Final = {**dict.fromkeys(DETAIL_TEXTS, "string"), "peer_tid": "int64"}
-MORE_OF_DETAIL: Final = ("kin",)  # older files are without
+MORE_OF_DETAIL: Final = ("kin", "place")  # in the order in which files came to have them
 _WHOSE: Final = {
     "comm": "string",
     "tid": "int64",
@@ -89,7 +89,7 @@ def arrow_schema(
     coded: bool = False,
     stacks: bool = False,
     first: bool = False,
-    kin: bool = True,
+    lacking: int = 0,
 ) -> pa.Schema:
     """Return the columns, with which any file of this format must agree.
 
@@ -105,8 +105,8 @@ def arrow_schema(
         With those of stacks.
     first : bool
         Of the first format.
-    kin : bool
-        Not of those of the second that are older.
+    lacking : int
+        How many of the last of `MORE_OF_DETAIL` one of the second lacks that is older.
     """
     import pyarrow as pa  # noqa: PLC0415 - 0.1 s that only those who read or write paths need
 
@@ -132,7 +132,8 @@ def arrow_schema(
 
     segment = {**(FIRST_SEGMENT if first else SEGMENT)}
     segment |= {name: kind for each in kept for name, kind in each.items()}
-    detail = {n: kind for n, kind in DETAIL.items() if kin or n not in MORE_OF_DETAIL}
+    without = MORE_OF_DETAIL[len(MORE_OF_DETAIL) - lacking :]
+    detail = {name: kind for name, kind in DETAIL.items() if name not in without}
     details = [] if first else [list_of(DETAILS, detail)]
     return pa.schema([*make(columns), *details, list_of(SEGMENTS, segment)])
 

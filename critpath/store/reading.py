@@ -165,15 +165,15 @@ class _PathsFile:
             more = _find_elements(schema, SEGMENTS)
             texts = [name for name in WORDS if _has_field(more, name)]
             stacks = "stack" in texts
-            kin = not first and _has_field(_find_elements(schema, DETAILS), "kin")
-            allowed = (
-                arrow_schema(requests=requests, older=older, stacks=stacks, first=first, kin=kin)
-                for older in range(OLDER if first else 1)
-            )
+            details = _find_elements(schema, DETAILS)
+            asked = () if first else MORE_OF_DETAIL
+            lacking = sum(not _has_field(details, name) for name in asked)
+            of = {"requests": requests, "stacks": stacks, "first": first, "lacking": lacking}
+            allowed = (arrow_schema(**of, older=each) for each in range(OLDER if first else 1))
             if not any(found.equals(expected) for expected in allowed):
                 raise self.wrong("other columns than format " + FORMAT + " has")
             self.words = [f"{SEGMENTS}.list.element.{name}" for name in texts]
-            self.words += () if first else DETAIL_WORDS[: None if kin else -len(MORE_OF_DETAIL)]
+            self.words += () if first else DETAIL_WORDS[: len(DETAIL_WORDS) - lacking]
             self.lists = [SEGMENTS] if first else [DETAILS, SEGMENTS]
             for name, valid in ABOUT.items():
                 if name not in about or not valid(about[name]):

@@ -27,7 +27,7 @@ from critpath.text.explanation import (
     peer_name,
 )
 from critpath.text.page import noun_of
-from critpath.text.phrases import listed, name_kind, quoted
+from critpath.text.phrases import in_place, listed, name_kind, quoted
 from critpath.text.recognized import find_level, kind_of, warnings_with_levels
 from critpath.units import format_ns, format_pair, format_share, plural
 
@@ -135,11 +135,14 @@ def describe_why(document: ComparisonDocument) -> str:
 def describe_weather(weather: WeatherEntry) -> str:
     """Return who had the CPUs, where and for how long, and how much of a slowdown that is."""
     cpu = f"CPU {weather.cpus[0]}" if len(weather.cpus) == 1 else ""
-    names = [f"`{one.name}` {format_share(one.share)}" for one in weather.rivals[:_RIVALS]]
+    names = [
+        f"`{one.name}`{in_place(one.place)} {format_share(one.share)}"
+        for one in weather.rivals[:_RIVALS]
+    ]
     first = weather.rivals[0] if weather.rivals else None
     if first is not None and first.share >= WORDS.mostly:
         others = f" ({format_share(first.share)} of it)" if first.share < ANSWERS.same else ""
-        whose = f"{cpu or 'a CPU'}, which `{first.name}` had{others}"
+        whose = f"{cpu or 'a CPU'}, which `{first.name}`{in_place(first.place)} had{others}"
     else:
         whose = f"{cpu or 'CPUs'} that others had ({', '.join(names)})" if names else "a CPU"
     one, other = (" ".join(part) for part in format_pair(weather.before, weather.after))

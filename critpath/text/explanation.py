@@ -25,6 +25,7 @@ from critpath.text.phrases import (
     PHRASES,
     doing,
     in_function,
+    in_place,
     listed,
     location,
     name_kin,
@@ -649,9 +650,9 @@ def _say_rival(told: _Telling) -> str:
     their = "their" if several else "its"
     rivals = told.facts.rivals
     if not rivals:
-        return rival_name(told.facts.peer, told.facts.kin, their)
+        return rival_name(told.facts.peer, told.facts.kin, their, told.facts.place)
     first = rivals[0]
-    name = rival_name(first.name, first.kin, their)
+    name = rival_name(first.name, first.kin, their, first.place)
     if first.share >= WORDS.all:
         return name
     if told.facts.peer:
@@ -661,7 +662,8 @@ def _say_rival(told: _Telling) -> str:
 
 def _list_rivals(rivals: Sequence[RivalShare]) -> str:
     return ", ".join(
-        f"{quoted(show_family(one.name))} {_percent(one)}" for one in rivals[:_MOST_RIVALS]
+        f"{quoted(show_family(one.name))}{in_place(one.place)} {_percent(one)}"
+        for one in rivals[:_MOST_RIVALS]
     )
 
 
@@ -745,7 +747,14 @@ def _say_then_cpu(told: _Telling) -> str:
 @_slot
 def _say_name(told: _Telling) -> str:
     """Name the thread that is waited for."""
-    return _name_kin(told) or quoted(peer_name(told.facts))
+    return _name_kin(told) or quoted(peer_name(told.facts)) + _say_where(told)
+
+
+def _say_where(told: _Telling) -> str:
+    """Say where a thread that is waited for is, if that is not where the execution is."""
+    facts = told.facts
+    third = evidence_of(State[facts.state]) == "rival"  # it is about who had the cpu
+    return "" if third or not facts.role else in_place(facts.place)
 
 
 def _name_kin(told: _Telling) -> str:
@@ -780,7 +789,8 @@ def _say_threads(told: _Telling) -> str:
     name = peer_name(told.facts)
     if kin := _name_kin(told):
         return kin
-    return f"threads {quoted(name)}" if "*" in name else f"thread {thread_name(name)}"
+    called = f"threads {quoted(name)}" if "*" in name else f"thread {thread_name(name)}"
+    return called + _say_where(told)
 
 
 @_slot

@@ -164,9 +164,14 @@ def name_kin(name: str, kin: str, their: str) -> str:
     return words.format(quoted(name), their=their)
 
 
-def rival_name(name: str, kin: str, their: str) -> str:
-    """Return how a thread is called that had the cpu: with what it is to who waited."""
-    return _KIN.get(kin, "{}").format(quoted(show_family(name)), their=their)
+def rival_name(name: str, kin: str, their: str, place: str = "") -> str:
+    """Return how a thread is called that had the cpu: with what it is to who waited, and where."""
+    return _KIN.get(kin, "{}").format(quoted(show_family(name)), their=their) + in_place(place)
+
+
+def in_place(place: str) -> str:
+    """Say in which container, pod or service it is: `` (pod shop/web-*)``."""
+    return f" ({place})" if place else ""
 
 
 # What people call the executions of a set in their labels, by what they are called here.
@@ -198,7 +203,7 @@ def doing(state: State, of: Detail) -> str:
     what = "waiting for a cpu"
     if of.idle:
         return f"{what} that was idle"
-    who = thread_name(of.peer, of.peer_tid)
+    who = thread_name(of.peer, of.peer_tid) + in_place(of.place)
     if of.others:
         return f"{what} that others had, {OTHERS}{who}"
     return f"{what} that {who} had" if of.peer else what

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from critpath import clocks, requests
 from critpath.errors import UnreadableError
-from critpath.executions import Prefilter
+from critpath.executions import Prefilter, ProcessPlaces
 from critpath.model import (
     BlockStore,
     Events,
@@ -78,7 +78,10 @@ def replay_recording(
         warnings = (*remarks, *replayed.events.warnings)
         if budget.spills and opener.whole:
             warnings += (RecordingInMemory(str(recording), opener.whole),)
-        made = [replace(replayed, events=replace(replayed.events, warnings=warnings))]
+        places = ProcessPlaces(replayed.events, recording.groups)
+        events = replace(replayed.events, warnings=warnings)
+        made = [replace(replayed, events=events, places=places)]
+        del events
         del replayed
         yield made.pop()
 

@@ -13,6 +13,7 @@ import pytest
 
 from critpath.commands import record as verb
 from critpath.record import cleanup, recovery, registry, session, signals
+from critpath.record.group_names import GroupNames
 from critpath.record.identity import INITIAL_PID_NAMESPACE
 from tests.played.processes import STAYS, Clock, PlayedProcess, World
 from tests.played.recorder import Plan, install
@@ -25,7 +26,7 @@ Completed = subprocess.CompletedProcess[str]
 class NothingWatched:
     """In the place of what looks at the whole machine while it is recorded."""
 
-    def __init__(self, *_: object) -> None:
+    def __init__(self, *_: object, **__: object) -> None:
         self.clock: list[tuple[int, int]] = []
 
     def start(self) -> None:
@@ -62,6 +63,8 @@ class PlayedSession:
     ) -> None:
         self.place, self._monkeypatch, self._critpath = place / "here", monkeypatch, critpath
         self._programs = place / "programs"
+        self.machine = place / "machine"  # whose processes and runtimes there are
+        (self.machine / "proc").mkdir(parents=True)
         self.place.mkdir()
         self._programs.mkdir()
         self.log = place / "fake.log"
@@ -109,6 +112,7 @@ class PlayedSession:
         patch.setattr(session, "pid_namespace", lambda: INITIAL_PID_NAMESPACE)
         for name in ("Limits", "Machine"):
             patch.setattr(session, name, NothingWatched)
+        patch.setattr(session, "GroupNames", lambda: GroupNames(self.machine))
         patch.setattr(session, "ScriptWatch", NoScripts)
         patch.setattr(session, "MarkRequests", no_requests)
         patch.setattr(session, "name_disks", dict)

@@ -31,6 +31,7 @@ from critpath.record.flight.pages import cut, is_empty
 from critpath.record.ftrace import raw as raws
 from critpath.record.ftrace.budget import SUMMARY
 from critpath.record.ftrace.gate import LAYERS
+from critpath.record.group_names import GroupNames
 from critpath.record.manifests import (
     complete_manifests,
     initial_manifest,
@@ -293,6 +294,9 @@ def _finish(building: Path) -> None:
     raw = building / raws.RAW
     prepared: dict[str, Any] = json.loads((raw / _PREPARED).read_bytes())
     manifest = describe(building, prepared)
+    names = GroupNames()  # at idle priority: what it costs is not the recorder's
+    names.look()
+    manifest = replace(manifest, groups=names.found)
     recorded = finish_killed(building, _silent)
     if recorded is None:
         raise CritpathError("nothing was held", "wait until something was recorded")

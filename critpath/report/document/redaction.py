@@ -16,6 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from critpath.documents import CauseEntry, ComparisonDocument, Pictures, RequestEntry
+from critpath.model.containers import places_in
 from critpath.schema.notes import NamesReplaced
 from critpath.text import notes
 from critpath.text.phrases import location
@@ -42,7 +43,8 @@ _LABEL: Final = 400  # characters of a label that are looked through
 _SHOWN: Final = 160  # of a text that an error repeats
 # Of a label as requests have it: SERVICE:PORT MESSAGE, and who is asked.
 _MESSAGE: Final = re.compile(
-    r"\S[^/→]*?:\S+ (?:\(multiplexed\) )?(?!→|\(multiplexed\))(.+?)(?: → .*)?$"
+    r"\S[^/→]*?:\S+ (?:\((?:multiplexed|(?:pod|container) [^()]*)\) )*"
+    r"(?!→|\((?:multiplexed|pod |container ))(.+?)(?: → .*)?$"
 )
 # Users that are everywhere.
 _OURS: Final = frozenset({"root"})
@@ -96,6 +98,16 @@ class _Names:
                 stand_in = self.add(place, "function")
                 self.stand_ins.setdefault(location(place), stand_in)
                 self.stand_ins.setdefault(safe_text(location(place)), stand_in)
+
+    def add_places(self, document: ComparisonDocument) -> None:
+        """Add containers, pods and units, as they stand in facts, kinds and sentences."""
+        found = {place for row in document.executions for place in places_in(row.label)}
+        for facts in (cause.facts for cause in document.causes if cause.facts):
+            found |= {facts.place, *(rival.place for rival in facts.rivals)}
+        weather = document.detection.weather
+        found |= {rival.place for rival in weather.rivals} if weather else set()
+        for place in sorted(filter(None, found)):
+            self.add(place, place.partition(" ")[0])
 
     def add_frames(self, pictures: Pictures | None) -> None:
         """Add the functions of a flame graph."""
@@ -179,6 +191,7 @@ def redact(
     names.add_messages([(r.label, r.request) for r in document.executions if r.request])
     # A store's labels, notes and links are the team's own.
     document = msgspec.structs.replace(document, known=None)
+    names.add_places(document)
     names.add_locations(document.causes)
     names.add_frames(document.pictures)
     plain = msgspec.to_builtins(document)

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from critpath.executions.find import find_executions
+from critpath.executions.membership import ProcessPlaces
+from critpath.executions.specification import parse_specification
 from critpath.model import Run
+from critpath.model.containers import ControlGroup
 
 
 def add_process(made, start, tid, program="./x", parent=50, **more):
@@ -129,3 +136,58 @@ def test_a_mark_out_of_a_namespace_is_about_whom_its_process_was_forked_by(recor
     assert found.tid.tolist() == [50]
     assert found.id == ("50@120",)
     assert found.comm == ("sh",)
+
+
+ID = "0123456789abcdef" * 4
+DB = ControlGroup(f"/libpod_parent/libpod-{ID}", "podman", ID, "db", image="postgres:15")
+CRON = ControlGroup("/system.slice/cron.service", "systemd", unit="cron.service")
+
+
+def in_containers(record):
+    """Two processes of a container, one of a unit and one of nobody."""
+    made = record()
+    made.add(1, 0, "critpath_statedump_cgroup", pid=50, dst_root=4, dst_path=DB.path)
+    made.add(2, 0, "critpath_statedump_cgroup", pid=50, dst_root=9, dst_path="/x")
+    made.add(3, 0, "critpath_statedump_cgroup", pid=60, dst_root=4, dst_path=CRON.path)
+    add_process(made, 100, 7, parent=50)
+    add_process(made, 300, 8, parent=60)
+    add_process(made, 500, 9, parent=70)
+    add_process(made, 700, 10, parent=60)
+    made.add(720, 0, "cgroup_attach_task", pid=10, dst_root=4, dst_path=f"{DB.path}/container")
+    return made.events()
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [("db", [7, 10]), (ID[:12], [7, 10]), ("cron", [8]), ("cron.service", [8]), ("web", [])],
+)
+def test_processes_of_a_container(record, name, found):
+    specification = parse_specification(f"process,container={name}")
+    where = replace(specification.where, groups=(DB, CRON))
+    events = in_containers(record)
+    executions = find_executions(events, replace(specification, where=where))
+    assert executions.tid.tolist() == found
+    if not found:
+        assert "nothing in web: the recording has container db, unit cron" in str(executions.notes)
+
+
+def test_a_container_by_its_id_where_no_recorder_named_it(record):
+    events = in_containers(record)
+    assert find_executions(events, f"process,container={ID}").tid.tolist() == [7, 10]
+    assert find_executions(events, "process,container=cron").tid.tolist() == [8]
+
+
+def test_where_processes_are(record):
+    events = in_containers(record)
+    places = ProcessPlaces(events, {"": (DB, CRON)})
+    assert [places.at(0, pid, 10_000) for pid in (50, 60, 7, 8, 9, 10)] == [
+        *("container db", "unit cron.service", "container db", "unit cron.service", ""),
+        "container db",
+    ]
+    assert places.at(0, 10, 710) == "unit cron.service"
+    assert not ProcessPlaces(events, {})
+
+
+def test_a_container_that_nobody_named_is_its_short_id(record):
+    events = in_containers(record)
+    assert ProcessPlaces(events, {"": (CRON,)}).at(0, 7, 200) == f"container {ID[:12]}"

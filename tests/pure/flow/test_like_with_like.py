@@ -128,6 +128,23 @@ def test_requests_that_ask_others_than_before_are_no_other_kind(machine):
     assert {*result.sample.executions.label} == {*other}
 
 
+def test_a_service_whose_container_was_made_anew_is_the_same(machine):
+    def labels(before, after):
+        sets = (machine("requests", **dict.fromkeys(of, 20)) for of in (before, after))
+        result = compare(*sets, QUICK)
+        return [{*side.executions.label} for side in (result.normal, result.sample)]
+
+    old, new = "web:80 (container a1)", "web:80 (container b2)"
+    assert labels([old], [new]) == [{"web:80"}] * 2
+    # In a recording of before containers had names; whom they ask alike.
+    asks = "{} → db:5{}"
+    named = [asks.format(old, " (pod x/db-*)"), "db:5 (pod x/db-*)"]
+    assert labels([asks.format("web:80", ""), "db:5"], named) == [{"web:80 → db:5", "db:5"}] * 2
+    # Two that are two stay two.
+    assert labels([old, new], [old, new]) == [{old, new}] * 2
+    assert labels([old, new], [old, new, "db:5"])[0] == {old, new}
+
+
 def asked_by(made, clients, size, client="python"):
     """Return a set whose executions are requests of clients, of so many bytes."""
     executions = made.executions

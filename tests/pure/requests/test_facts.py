@@ -20,6 +20,7 @@ from critpath.executions.specification import parse_specification
 from critpath.explore.questions import facts_of
 from critpath.flow import compare
 from critpath.model import CriticalPaths, Kind, PathSet, State
+from critpath.model.containers import Places
 from critpath.model.joining import join_sets
 from critpath.read.recording import Recording
 from critpath.report.document.as_json import load_document, to_json
@@ -71,8 +72,8 @@ def two_tiers(times=60):
     return events
 
 
-def found(events):
-    made = replayed(events)
+def found(events, places=()):
+    made = replace(replayed(events), places=Places(places))
     recording = Recording(Path("made"), manifest=MANIFEST)
     return find_requests(made, parse_specification("requests"), recording)[0]
 
@@ -275,6 +276,28 @@ def test_a_saved_comparison_can_be_explored(critpath, saved, tiers, tmp_path):
         run = critpath("explore", *more)
         assert run.returncode == 2
         assert len(run.stderr.strip().splitlines()) == 2
+
+
+IN_PODS = ((0, FRONT_TID, 0, "pod shop/web-*"), (0, BACK_TID, 0, "container orders"))
+FRONTS = ":80 (pod shop/web-*)"
+
+
+def test_services_are_called_by_their_pods():
+    executions = found(two_tiers(), IN_PODS)
+    assert {*executions.requests.service} == {FRONTS, ":90 (container orders)"}
+    assert {*executions.label} == {
+        *(f"{FRONTS} → :90 (container orders)", ":90 (container orders)")
+    }
+    # That of a unit is called as it always was.
+    assert {*found(two_tiers(), [(0, 7, 0, "unit web.service")]).requests.service} == {":80", ":90"}
+
+
+def test_a_shared_comparison_does_not_tell_names_of_containers():
+    sets = [running(found(two_tiers(), IN_PODS), name) for name in ("made", "other")]
+    shared = to_json(redact(comparison_document(compare(*sets))))
+    assert not {word for word in ("shop", "web", "orders") if word in shared}
+    assert ":80 (pod-1)" in shared
+    assert ":90 (container-1)" in shared
 
 
 def test_what_a_shared_comparison_tells_of_requests_has_no_addresses(saved):

@@ -152,7 +152,7 @@ def test_a_file_from_before_kin_was_told_is_read(tmp_path):
         [{name: value for name, value in each.items() if name != "kin"} for each in details]
         for details in table.column(DETAILS).to_pylist()
     ]
-    schema = arrow_schema(kin=False)
+    schema = arrow_schema(lacking=2)
     columns = {**{name: table.column(name) for name in schema.names}, DETAILS: of}
     older = pa.table(columns, schema=schema.with_metadata(table.schema.metadata))
     pq.write_table(older, tmp_path / "q.parquet", write_page_checksum=True)

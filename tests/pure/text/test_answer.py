@@ -294,6 +294,10 @@ def test_a_busier_machine(document):
         ([("hog", 0.95)], [1], "CPU 1, which `hog` had"),
         ([("hog", 0.6), ("cc1", 0.4)], [], "a CPU, which `hog` had (60 % of it)"),
         ([("cpx", 0.28), ("cc1", 0.2)], [], "CPUs that others had (`cpx` 28 %, `cc1` 20 %)"),
+        (
+            [("hog", 0.6, "pod batch/loader"), ("cc1", 0.4)],
+            *([], "a CPU, which `hog` (pod batch/loader) had (60 % of it)"),
+        ),
     ],
 )
 def test_strangers_are_told_who_they_were_and_where_and_whom_they_hit(

@@ -338,7 +338,7 @@ NEEDED = {
     "faults_before": 10.0, "faults_after": 9000.0,
     "elsewhere_idle": 0.9, "cpu": 3, "host": "db", "control_group": "/web", "limit": "1 in 10",
     "meanwhile": "WAIT_DISK", "meanwhile_before": 1.0 * MS, "meanwhile_after": 8.0 * MS,
-    "local": True,
+    "local": True, "place": "pod shop/ci-*",
 }  # fmt: skip
 THEIRS = {"role": "holder", "comm": "holder", "peer": "holder"}
 OFTEN = {"count_before": 1.0, "count_after": 22.0}
@@ -404,6 +404,28 @@ def test_every_kind_has_its_sentences(told, golden):
 def test_who_had_the_cpu_is_told_from_others_of_its_name(told, kin, words):
     said = say(told, BY_ID["busy-cpu"], kin=kin, time_before=0.0)
     assert f"for a CPU that was busy running {words}; no request" in said
+
+
+@pytest.mark.parametrize(("kin", "who"), [("stranger", ""), ("namesake", "another ")])
+def test_where_who_had_the_cpu_is(told, kin, who):
+    place = "pod batch/loader-*"
+    said = say(told, BY_ID["busy-cpu"], kin=kin, place=place, time_before=0.0)
+    assert f"for a CPU that was busy running {who}`cc1` (pod batch/loader-*); no request" in said
+
+
+def test_where_who_is_waited_for_is(told):
+    document, cause = told(role="postgres", comm="postgres", peer="postgres", place="container db")
+    said = describe_cause(document, cause)
+    assert "for thread `postgres` (container db), which was running" in said
+    # Of a thread that itself waited for a cpu it is told of who had that.
+    document, cause = told(
+        state="WAIT_CPU", role="postgres", comm="postgres", peer="gzip", place="unit cron.service"
+    )
+    for finding in document.findings:
+        finding.state = "WAIT_CPU"
+    said = describe_cause(document, cause)
+    assert "`postgres` (" not in said
+    assert "`gzip` (unit cron.service)" in said
 
 
 _WITHOUT = ("", "control_group", "location")  # which other facts say more than
