@@ -7,9 +7,10 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from critpath.model.table import I64
+if TYPE_CHECKING:
+    from critpath.model.table import I64
 
 SHORT: Final = 12  # technical: digits of an id that people are shown
 LEAST_PREFIX: Final = 8  # technical: of an id that is enough to name a container

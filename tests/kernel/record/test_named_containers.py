@@ -90,4 +90,6 @@ def test_containers_of_podman(image, record, tmp_path, version, users):
     # Those alone, also by its name afterwards, and by the begin of its id.
     for chosen in (name, found.id[:12]):
         again = extract([tmp_path / "inside"], specification=f"process,container={chosen}")
-        assert {*again.executions.id} == {*paths.executions.id}
+        assert {*again.executions.id} <= {*paths.executions.id}
+        # One may have gone between the looks at threads and at groups, at the begin.
+        assert len(paths) - len(again) <= 1
