@@ -567,6 +567,7 @@ READERS: Final = {
         *("requests/find.py", "requests/calls.py", "requests/implicit.py"),
         *("signatures/terms.py", "model/details.py:disk_limit", "model/details.py:family_of"),
         *("model/paths.py:hosts", "model/vectors.py:", "model/vectors.py:may_hold_id"),
+        "model/containers.py",  # control groups, and what runtimes call them
         *("model/vectors.py:show_family", "model/vectors.py:identifiers"),
     ),
     "what programs say: messages, markers, command lines, their own names": (
