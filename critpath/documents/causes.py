@@ -168,11 +168,7 @@ class CauseFacts(Part):
         doc("what who had the processor, or that thread, is to who waited, as in paths"),
     ] = ""
     place: Annotated[
-        str,
-        doc(
-            "where who had the processor, or that thread, is: 'pod NAMESPACE/NAME', "
-            "'container NAME' or 'unit NAME', replicas as *; '' where that is the execution's own"
-        ),
+        str, doc("where who had the processor, or that thread, is; '' where the execution is")
     ] = ""
     kernel_before: Annotated[
         Maybe, doc("of runs, what the kernel ran for a normal one (ns); null where not counted")
