@@ -248,8 +248,10 @@ def find_unseen(detection: Detection, sizes: tuple[int, int], least: float) -> N
     sides = [whole]
     seems = max(whole.effect / whole.mean, (total.median_ratio or 1.0) - 1)
     work = detection.work
-    # What strangers took is no work of the program; where it surely rose it may be theirs.
-    hidden = seems >= least and (work is None or work.surely)
+    # What strangers took is no work of the program; where it surely rose, or the usual one is
+    # longer by as much, it may be a neighbour's doing.
+    hidden = (total.median_ratio or 1.0) - 1 >= least
+    hidden |= seems >= least and (work is None or work.surely)
     if work and work.mean and not hidden:
         sides.append(work)
     factors = [_lack_of(side, least, detection.floor_share) for side in sides]
