@@ -174,8 +174,7 @@ class Looker:
                 self._note(dump, document, entry)
             self._add(dump, paths)
             return
-        flagged = document.verdict == "inconclusive" and document.detection.flagged
-        if document.verdict not in SLOWER and not flagged:
+        if not may_be_slower(document, self._how.settings.least):
             self._add(dump, paths)
             return
         since = parse_time(self._state.unlike) or second
@@ -261,6 +260,14 @@ class Looker:
             if 0 <= apart < _HOUR and find_identity(other) == find_identity(one):
                 return other
         return None
+
+
+def may_be_slower(document: ComparisonDocument, least: float) -> bool:
+    """Tell whether a dump is slower than usual, or may be by as much as has to show."""
+    total = document.states[-1]
+    if document.verdict != "inconclusive":
+        return document.verdict in SLOWER
+    return document.detection.flagged or (total.effect or 0.0) >= least * (total.normal_mean or 0.0)
 
 
 def find_identity(one: IncidentDocument) -> tuple[str, ...]:

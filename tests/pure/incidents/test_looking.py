@@ -21,6 +21,7 @@ from critpath.incidents.looking import Looker, Looking, split_at
 from critpath.incidents.times import format_time, parse_time
 from critpath.model import CompareSettings, PathSet
 from critpath.schema.environment import Environment
+from critpath.store import Baseline
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "end_to_end"))
 from drawn_sets import draw
@@ -211,6 +212,19 @@ def test_a_deployment_begins_an_age(host: Host) -> None:
     host.dump("usual", asks=6, began=2)
     host.looker.look()
     assert len(host.told) == 1  # it is usual by now
+
+
+def test_what_may_be_slower_is_not_usual(host: Host) -> None:
+    """Some minutes of a fault at the end of an hour: whatever the verdict, they are not kept."""
+    host.dump("usual")
+    host.pass_time(HOUR)
+    host.dump("usual", before=45, count=15, asks=8)
+    host.pass_time(HOUR)
+    host.dump("usual")
+    host.looker.look()
+    [file] = host.kept()
+    kept = Baseline.load(host.place / "usual" / file)
+    assert [session.recorded[0][11:13] for session in kept.sessions] == ["23", "01"]
 
 
 def test_what_somebody_calls_healthy_is_usual_and_what_somebody_asks_for_is_theirs(
