@@ -41,9 +41,7 @@ from typing import Any, Final
 from unittest import mock
 
 from results import RESULTS, ROOT, write_results
-
-sys.path.append(str(Path(__file__).resolve().parent / "weather"))
-from judge import find_verdict, read_first, weigh
+from weather.judge import find_verdict, read_first, weigh
 
 from critpath.commands import main as run_critpath
 from critpath.schema.parameters import Number, Parameter, list_parameters, overridden

@@ -86,7 +86,7 @@ def _show(found: RequestsDocument) -> None:
             table.add_column(name, justify="right")
 
     def row(of: ServiceEntry) -> tuple[str, ...]:
-        texts = (calls_text(of), callers_text(of), sure_text(of), how_text(of))
+        texts: tuple[str, ...] = (calls_text(of), callers_text(of), sure_text(of), how_text(of))
         texts += left_out_text(of) if gaps else ()
         return (safe_text(of.service), f"{of.requests:,}", *map(safe_text, texts))
 

@@ -98,8 +98,8 @@ def leave_out_partial(
         said += [ExecutionsChosen(*numbers), *evened]
     took = _relative_times(executions)
     # Who is no bystander took longer: of requests nobody chose which to record.
-    sides = (took[ours].tolist(), took[~ours].tolist()) if executions.requests is None else ([], [])
-    felt = compare_sides(*sides, 0, "more")
+    sides = took[ours].tolist(), took[~ours].tolist()
+    felt = compare_sides(*sides, 0, "more") if executions.requests is None else None
     if felt is not None:
         counted = replace(counted, took=felt)
         said.append(RecordedTook(felt["more"], felt["low"], felt["high"]))

@@ -73,7 +73,8 @@ class Hidden:
         begin = self._parts.stretches.begin[stretch]
         usual = np.array([self._usual.get(of, 0) for of in process.tolist()], np.int64)
         unseen = np.where(begin > np.iinfo(np.int64).min, begin + usual, begin)
-        return np.maximum(np.append(self._until, np.iinfo(np.int64).min)[found], unseen)
+        until = np.append(self._until, np.iinfo(np.int64).min)[found]
+        return np.asarray(np.maximum(until, unseen), np.int64)
 
     def find_clear(self, subs: Subrequests) -> Bool:
         """Return which sub-requests are made when all is known that their process works for."""

@@ -301,7 +301,8 @@ class _Attribution:
 
     def _make_pass(self) -> None:
         requests, subrequests = self.requests, self.subrequests
-        loops = find_loops(self.times, self._same[self.reader], self._lives)[self._same]
+        reader = self._same[self.reader].astype(np.int32)
+        loops = find_loops(self.times, reader, self._lives)[self._same]
         self.loops = loops
         answerer = self._number(thread_keys(self.endpoints.host[requests.endpoint], requests.tid))
         answers = np.zeros(len(self.keys), np.int64)
@@ -808,8 +809,8 @@ class Doubts:
         self, moments: I64, odd: Bool, begin: I64, reader: I32, same: I64 | None = None
     ) -> None:
         same = np.arange(len(odd)) if same is None else same
-        often = np.bincount(same[moments[:, 1]], minlength=len(same))
-        often = often > OWNERS.exchanged * np.bincount(same[reader], minlength=len(same))
+        moved = np.bincount(same[moments[:, 1]], minlength=len(same))
+        often = moved > OWNERS.exchanged * np.bincount(same[reader], minlength=len(same))
         self._begin: dict[int, I64] = {}
         self._end: dict[int, I64] = {}
         for number in np.flatnonzero(odd).tolist():

@@ -14,24 +14,22 @@ from rich.console import Console
 
 from critpath.graph.stacks import mark_own
 from critpath.model import RUNNING
+from critpath.model.stacks import Frame
 from critpath.report.document.path import summarize_code
 from critpath.report.text.path import render_code
 
 STACKS = (
-    "nap\tsrc/log.c\t3\tapp\nflush\tsrc/log.c\t12\tapp",
-    "malloc\t\t0\tlibc.so.6\nflush\tsrc/log.c\t12\tapp",
-    "poll\t\t0\tlibc.so.6",
+    (Frame("nap", "src/log.c", 3, "app"), Frame("flush", "src/log.c", 12, "app")),
+    (Frame("malloc", "", 0, "libc.so.6"), Frame("flush", "src/log.c", 12, "app")),
+    (Frame("poll", "", 0, "libc.so.6"),),
 )
 PLACES = ("nap (src/log.c:3)", "flush (src/log.c:12)", "")
 
 
 def with_stacks(paths, drawn):
     """Return paths whose segments have stacks as drawn: places in `STACKS`, -1 for none."""
-    count, first = len(paths.paths.begin), len(paths.paths.strings)
-    of = np.resize(np.array(drawn, np.int32), count)
-    stack = np.where(of >= 0, of + first, -1).astype(np.int32)
-    strings = (*paths.paths.strings, *STACKS)
-    return replace(paths, paths=replace(paths.paths, stack=stack, strings=strings))
+    stack = np.resize(np.array(drawn, np.int32), len(paths.paths.begin))
+    return replace(paths, paths=replace(paths.paths, stack=stack, stacks=STACKS))
 
 
 @given(st.lists(st.integers(-1, 2), min_size=1, max_size=40), st.integers(1, 4))
@@ -40,8 +38,7 @@ def test_the_sums_are_those_of_a_plain_walk(factory, drawn, most):
     path = paths.paths
     time, runs, count, seen = Counter(), Counter(), Counter(), defaultdict(set)
     for at in range(len(path.begin)):
-        code = int(path.stack[at]) - len(path.strings) + len(STACKS)
-        name = PLACES[code] if path.stack[at] >= 0 else ""
+        name = PLACES[path.stack[at]] if path.stack[at] >= 0 else ""
         time[name] += int(path.duration[at])
         runs[name] += int(path.duration[at]) * (int(path.state[at]) in {int(s) for s in RUNNING})
         count[name] += 1

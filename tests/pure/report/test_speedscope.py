@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath.model import ChainTimes, State
+from critpath.model.stacks import Frame
 from critpath.report.document.comparison import comparison_document
 from critpath.report.exports.as_collapsed import collapsed_stacks
 from critpath.report.exports.as_perfetto import perfetto_trace
@@ -127,9 +128,9 @@ def test_any_set(factory, executions, columns, seed):
 def test_functions_stand_below_the_state_and_in_perfetto(factory):
     paths = factory.comparison(anomalous=0, samples=1).sample
     stack = np.full(len(paths.paths.begin), -1, np.int32)
-    stack[0] = len(paths.paths.strings)
-    strings = (*paths.paths.strings, "in\x1b\t/srv/app/a.c\t7\tapp\nmain\t\t0\tapp")
-    changed = replace(paths, paths=replace(paths.paths, stack=stack, strings=strings))
+    stack[0] = 0
+    stacks = ((Frame("in\x1b", "/srv/app/a.c", 7, "app"), Frame("main", "", 0, "app")),)
+    changed = replace(paths, paths=replace(paths.paths, stack=stack, stacks=stacks))
     sets = [Exported("s", changed)]
     found = json.loads(b"".join(speedscope_profiles(sets)))
     names = [frame["name"] for frame in found["shared"]["frames"]]
