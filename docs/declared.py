@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter
 from pathlib import Path
 from typing import Any, Final
@@ -46,7 +47,7 @@ def tables() -> str:
         for group in (g for g in groups.values() if g.__module__ == stage):
             mine = [p for p in parameters.values() if p.name.startswith(f"{group.name}.")]
             guards = next((f" Guards {p.guards}." for p in mine if p.guards), "")
-            lines += ["", f"**{group.name}**: {group.__doc__}{guards}", ""]
+            lines += ["", f"**{group.name}**: {inspect.getdoc(group)}{guards}", ""]
             lines += ["| number | value | what it is | from | halved | doubled |"]
             lines += ["|---|---:|---|---|---|---|"]
             lines += [_row(one, known["parameters"].get(one.name)) for one in mine]

@@ -105,8 +105,8 @@ def test_podman(tmp_path, path, driver):
 
 
 def test_podman_of_a_user(tmp_path):
-    put(tmp_path / "etc/passwd", "root:x:0:0::/root:/bin/sh\nann:x:1000:1000::/home/ann:/bin/sh\n")
-    put_podman(tmp_path, "home/ann/.local/share/containers/storage", (ID, "db"))
+    put(tmp_path / "etc/passwd", "root:x:0:0::/root:/bin/sh\nann:x:1000:1000::/srv/ann:/bin/sh\n")
+    put_podman(tmp_path, "srv/ann/.local/share/containers/storage", (ID, "db"))
     above = "/user.slice/user-1000.slice/user@1000.service/user.slice"
     assert name(tmp_path, f"{above}/libpod-{ID}.scope").name == "db"
     # Where the path does not say whose it is, who runs it does.
