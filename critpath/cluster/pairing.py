@@ -62,7 +62,7 @@ def novel_limits(home: NormalSpace) -> F64:
 def plausible(distance: F64, limits: F64, partner: I64) -> Bool:
     """Tell which normal types an execution's counts would fit."""
     rows = np.arange(len(distance))
-    near = distance <= PAIRING.not_much * distance[rows, partner][:, None]
+    near = distance <= distance[rows, partner][:, None]
     return np.asarray(near | (distance <= PAIRING.wide * limits), dtype=np.bool_)
 
 

@@ -54,25 +54,22 @@ def find_affected(
         mixtures = [kind.find(0.0, pace, MIXTURE.none) for kind in sets]
     posterior = np.full(len(labels[1]), np.nan)
     kinds = []
-    for name, mixture, has in zip(rows, mixtures, _have_it(sets, mixtures), strict=True):
+    for name, mixture, has in zip(rows, mixtures, _have_it(mixtures), strict=True):
         posterior[rows[name][1]] = mixture.posterior if has else 0.0
         kinds.append(Affected(name, *((mixture.marked, mixture.low, mixture.high) if has else ())))
     return replace(found, posterior=posterior, affected=tuple(kinds))
 
 
-def _have_it(kinds: Sequence[_Kind], mixtures: Sequence[Mixture]) -> list[bool]:
+def _have_it(mixtures: Sequence[Mixture]) -> list[bool]:
     """Tell which kinds have the change: what others have beside it may be its consequence.
 
     The machine, or the kind that has the change, makes others slower as well; they have it
-    themselves if that is nearly as sure, and as much.
+    themselves if that is nearly as sure.
     """
-    lost = [kind.sum_excess(mixture) for kind, mixture in zip(kinds, mixtures, strict=True)]
     gain = [mixture.gain for mixture in mixtures]
     return [
-        mixture.marked > 0
-        and one >= MIXTURE.least_lost * max(lost)
-        and sure >= MIXTURE.nearly * max(gain)
-        for mixture, one, sure in zip(mixtures, lost, gain, strict=True)
+        mixture.marked > 0 and sure >= MIXTURE.nearly * max(gain)
+        for mixture, sure in zip(mixtures, gain, strict=True)
     ]
 
 
@@ -112,7 +109,6 @@ class _Kind:
 
     columns: list[_Column]  # of all work, of what rose, of each state
     whole: _Column | None
-    excess: F64  # of the sample's work (ns)
 
     @classmethod
     def of(cls, work: Tables, whole: Tables, types: tuple[I64, I64], rows: tuple[I64, I64]) -> Self:
@@ -145,8 +141,7 @@ class _Kind:
                 table.total[own].astype(np.float64) for table, own in zip(whole, rows, strict=True)
             ]
             other = compare((totals[0], totals[1]))
-        over = _subtract_usual((before.sum(axis=1), after.sum(axis=1)), kinds)[1]
-        return cls(columns, other, over)
+        return cls(columns, other)
 
     @property
     def shift(self) -> float:
@@ -163,10 +158,6 @@ class _Kind:
             return best
         other = self.whole.find(pace, apart, none)
         return other if other.gain >= MIXTURE.least_gain else best
-
-    def sum_excess(self, mixture: Mixture) -> float:
-        """Return what those that have the change take longer in all (ns)."""
-        return float(self.excess[mixture.posterior > 0.5].sum())  # technical: likelier
 
 
 def _find_risen(over: tuple[F64, F64]) -> tuple[F64, Bool]:

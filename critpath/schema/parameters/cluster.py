@@ -66,9 +66,6 @@ class Pairing(Group, name="pairing", guards="executions of kinds that the other 
         "of the normal distances, beyond which an execution is of no known type",
         CUSTOM,
     )
-    not_much = Parameter(
-        1.25, "times", "the distance of the nearest type: as near is plausible, too", SIMULATED
-    )
     wide = Parameter(1.5, "times", "the limit of a type: as near is plausible, too", SIMULATED)
 
 
@@ -129,9 +126,6 @@ class Mixture(Group, name="mixture", guards="who is called slow, and how many"):
     none = Parameter(0.9, "share", "prior probability that one kind of several has none", FIXTURES)
     nearly = Parameter(
         0.15, "share", "as sure, in logarithms, has a second kind to be of having it", FIXTURES
-    )
-    least_lost = Parameter(
-        0.1, "share", "of what the first kind lost, that a second has to have lost", FIXTURES
     )
     few_kinds = Parameter(3, "kinds", "by which the machine's pace is measured", CUSTOM)
     sure_count = Parameter(
