@@ -41,7 +41,7 @@ from critpath.schema.parameters.detect import MACHINE
 from critpath.schema.parameters.localize import WAITS
 from critpath.schema.parameters.shared import NORMAL
 from critpath.stats.rows import mid_ranks
-from critpath.stats.tails import hypergeometric_tail, student_tails
+from critpath.stats.tails import hypergeometric_tail, student_quantile
 from critpath.text import notes
 
 # Kernel threads that work for any program: to meet one is no change of the program.
@@ -588,26 +588,17 @@ def beyond_sessions(
     apart = float(theirs.mean() - ours.mean()) if k and m else 0.0
     if known is not None:
         # A spread from eight recordings or more: see `critpath calibrate`.
-        limit = _student_quantile(1 - level, 7) * math.log1p(known) * math.sqrt(1 / k + 1 / m)
+        limit = student_quantile(1 - level, 7) * math.log1p(known) * math.sqrt(1 / k + 1 / m)
         return math.expm1(apart), math.expm1(limit)
     freedom = k + m - 2
     if k < 3 or freedom < 2:
         return math.expm1(apart), math.inf
     squares = float(((ours - ours.mean()) ** 2).sum() + ((theirs - theirs.mean()) ** 2).sum())
-    limit = _student_quantile(1 - level, freedom) * math.sqrt(squares / freedom * (1 / k + 1 / m))
+    limit = student_quantile(1 - level, freedom) * math.sqrt(squares / freedom * (1 / k + 1 / m))
     if m >= 3:
         # Nor without a distribution: most of the exchanges of whole recordings must be less.
         limit = max(limit, apart * (1 + 1e-9)) if float(theirs.min()) <= ours.max() else limit
     return math.expm1(apart), math.expm1(limit)
-
-
-def _student_quantile(probability: float, freedom: int) -> float:
-    low, high = 0.0, 1e6
-    for _ in range(80):
-        middle = (low + high) / 2
-        tails = float(student_tails(np.array([middle]), freedom)[0])
-        low, high = (middle, high) if tails > 2 * (1 - probability) else (low, middle)
-    return high
 
 
 def _session_means(

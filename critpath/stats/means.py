@@ -26,7 +26,7 @@ from critpath.stats.rows import (
     row_blocks,
     sum_by,
 )
-from critpath.stats.tails import student_tails
+from critpath.stats.tails import student_quantile, student_tails
 
 _CHUNK = 1 << 22  # technical
 
@@ -370,8 +370,6 @@ def find_usual_change(
     which share what neighbours do.  None where runs are too few, or more than a tenth of the rows
     after are far above the rest, or of a stratum that had none.
     """
-    from scipy.special import betaincinv  # noqa: PLC0415 - start-up time
-
     if not np.isin(strata[1], strata[0]).all():
         return None
     raw, logs = take_logs(sides, strata), take_robust_logs(sides, strata)
@@ -399,9 +397,7 @@ def find_usual_change(
         freedom = variance**2 / sum(
             of**2 / (count - 1) for of, count in zip(parts, counts, strict=True)
         )
-    # Student's t by the beta distribution, which old and new libraries give alike.
-    beyond = float(betaincinv(freedom / 2, 0.5, 2 * (1 - EFFECTS.interval[1])))
-    half = math.sqrt(freedom * (1 / beyond - 1) * variance)
+    half = student_quantile(EFFECTS.interval[1], max(2, int(freedom))) * math.sqrt(variance)
     shift = float(means[1].mean() - means[0].mean())
     return math.expm1(shift), math.expm1(shift - half), math.expm1(shift + half)
 

@@ -21,6 +21,7 @@ from critpath.model.vectors import InCode
 from critpath.schema.parameters.detect import COMPARABILITY, MACHINE
 from critpath.schema.parameters.localize import WAITS
 from critpath.schema.parameters.shared import NORMAL
+from critpath.stats.tails import student_quantile
 
 GOLDEN = Path(__file__).resolve().parent / "golden"
 
@@ -53,10 +54,10 @@ def test_shares_of_types_moved_beyond_chance(seed: int) -> None:
     assert machine._has_moved(before, after) == (min(tests) * len(tests) <= MACHINE.level)
 
 
-@pytest.mark.parametrize("freedom", [2, 3, 4, 7, 30])
+@pytest.mark.parametrize("freedom", [2, 3, 4, 7, 30, 499, 500, 10_000])
 def test_quantiles_of_students_distribution(freedom: int) -> None:
     for probability in (0.9, 0.95, 0.99, 0.999):
-        found = machine._student_quantile(probability, freedom)
+        found = student_quantile(probability, freedom)
         assert found == pytest.approx(stats.t.ppf(probability, freedom), rel=1e-6)
 
 
