@@ -12,6 +12,12 @@ EXIT_USAGE = 2
 EXIT_INCONCLUSIVE = 3
 EXIT_UNREADABLE = 4
 EXIT_INTERNAL = 125
+EXIT_BY_VERDICT = {
+    "ok": EXIT_OK,
+    "anomaly": EXIT_ANOMALY,
+    "by_machine": EXIT_INCONCLUSIVE,
+    "inconclusive": EXIT_INCONCLUSIVE,
+}
 
 
 class CritpathError(Exception):

@@ -26,7 +26,7 @@ from critpath.commands.settings import (
     whole,
 )
 from critpath.commands.sources import check_inputs, messages_of, require_executions
-from critpath.errors import EXIT_ANOMALY, EXIT_INCONCLUSIVE, EXIT_OK, UnreadableError, UsageError
+from critpath.errors import EXIT_BY_VERDICT, EXIT_OK, UnreadableError, UsageError
 from critpath.schema.environment import Environment, list_values
 from critpath.units import format_ns, plural
 
@@ -37,11 +37,6 @@ if TYPE_CHECKING:
 _EXECUTIONS = 300
 _SESSIONS = 5
 _FEW = 10
-_REFUSED = {
-    "anomaly": EXIT_ANOMALY,
-    "by_machine": EXIT_INCONCLUSIVE,
-    "inconclusive": EXIT_INCONCLUSIVE,
-}
 
 
 def _save(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -120,7 +115,7 @@ def _update(arguments: argparse.Namespace, settings: Settings) -> int:
             "the same with --accept",
             quiet=quiet,
         )
-        return _REFUSED[outcome.comparison.verdict]
+        return EXIT_BY_VERDICT[outcome.comparison.verdict]
     if outcome.dropped:
         hint(f"made way: {', '.join(outcome.dropped)}", quiet=quiet)
     hint(f"{arguments.file} has {outcome.baseline.describe()} now", quiet=quiet)

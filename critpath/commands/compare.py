@@ -26,7 +26,7 @@ from critpath.commands.settings import (
 from critpath.commands.sources import check_inputs, extract_sources
 from critpath.errors import (
     EXIT_ANOMALY,
-    EXIT_INCONCLUSIVE,
+    EXIT_BY_VERDICT,
     EXIT_OK,
     UnreadableError,
     UnspecifiedError,
@@ -50,13 +50,6 @@ GROUPS: Final = {
         *("allow-missing-baseline", "junit", "markdown", "github", "session-spread"),
     ),
     "method": (),
-}
-
-EXIT_CODES: Final[dict[str, int]] = {
-    "ok": EXIT_OK,
-    "anomaly": EXIT_ANOMALY,
-    "by_machine": EXIT_INCONCLUSIVE,
-    "inconclusive": EXIT_INCONCLUSIVE,
 }
 
 
@@ -111,7 +104,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         warn(comparison.warnings, quiet=settings["quiet"], words=types)
     if comparison.verdict == "by_machine" and settings["fail-on-machine"]:
         return EXIT_ANOMALY
-    return EXIT_CODES[comparison.verdict]
+    return EXIT_BY_VERDICT[comparison.verdict]
 
 
 def _print_why(comparison: Analysis, document: ComparisonDocument, *, to_stderr: bool) -> None:

@@ -1,4 +1,4 @@
-"""``critpath incidents``: what became slower while nobody looked."""
+"""``critpath incidents``: what became slower on a machine that is recorded all the time."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     if arguments.output is None:
         if arguments.webhook:
             raise UsageError("--webhook without -o", "critpath incidents FLIGHT_DIR -o DIR")
-        return _list(Path(words[0]) if words else DIRECTORY, arguments)
+        return _list(Path(words[0]) if words else DIRECTORY, arguments, settings)
     if not words:
         raise UsageError("-o without the directory of a flight", "critpath incidents DIR -o DIR")
     if arguments.since:
@@ -192,7 +192,7 @@ def _until_signal() -> Iterator[threading.Event]:
 # What was found
 
 
-def _list(directory: Path, arguments: argparse.Namespace) -> int:
+def _list(directory: Path, arguments: argparse.Namespace, settings: Settings) -> int:
     """List incidents, oldest first; with --follow also those that come."""
     from critpath.incidents.keeping import read_incidents  # noqa: PLC0415 - start-up time
     from critpath.incidents.times import parse_time  # noqa: PLC0415 - as above
@@ -200,9 +200,15 @@ def _list(directory: Path, arguments: argparse.Namespace) -> int:
     from critpath.text.incidents import describe_incident  # noqa: PLC0415 - as above
 
     shown: dict[str, int] = {}
+
+    def note(name: str, what: str) -> None:
+        if name not in shown:
+            shown[name] = 0
+            warn([f"{name} cannot be read: {what}"], quiet=settings["quiet"])
+
     with _until_signal() if arguments.follow else contextlib.nullcontext() as stopping:
         while True:
-            for one in read_incidents(directory):
+            for one in read_incidents(directory, note):
                 if shown.get(one.id) == one.count or parse_time(one.last) < arguments.since:
                     continue
                 shown[one.id] = one.count

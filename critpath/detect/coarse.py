@@ -363,7 +363,7 @@ def _find_usual(
     labels: tuple[Sequence[str], Sequence[str]] | None,
     runs: tuple[I64, I64] | None,
 ) -> UsualEntry | None:
-    """Return what became of the usual execution; of several kinds that which may be slowest."""
+    """Return how the usual execution changed; of several kinds, the one that may have most."""
     kinds = _kinds(strata, labels)
     found = []
     for kind in np.unique(kinds[1]):

@@ -246,7 +246,7 @@ def _list_waits(paths: PathSet, strangers: Strangers, names: dict[str, int]) -> 
 
 
 def _number(strangers: Strangers, names: dict[str, int], of: Detail) -> int:
-    """Return the number of the stranger that had a CPU, -1 for nobody who may have come."""
+    """Return the number of the stranger that had a CPU, -1 if it was no stranger's."""
     if not strangers.has(of) or is_helper(Symbol(State.RUN, of.rival)):
         return -1
     return names.setdefault(of.rival, len(names))

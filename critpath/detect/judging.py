@@ -246,8 +246,8 @@ def _add_weather(
         detection = change(detection, signs=[])  # of what it took
         if in_turns or weather.kinds:
             marked = mark() if mark else outliers
-            nobody = np.full(len(came.hit), np.nan)
-            outliers = replace(marked, anomalous=came.hit, posterior=nobody, affected=())
+            unknown = np.full(len(came.hit), np.nan)
+            outliers = replace(marked, anomalous=came.hit, posterior=unknown, affected=())
     else:
         found = find_weather(Sides(*given.tables, given.own, given.labels), detection.floor_share)
         if found is None:

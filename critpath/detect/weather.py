@@ -61,7 +61,7 @@ class Strangers:
         return cls(*(frozenset(map(name_family, names)) for names in (program, asked)))
 
     def has(self, who: Detail) -> bool:
-        """Tell whether whoever had a cpu is one of them; an idle cpu is not."""
+        """Tell whether the thread that had a CPU is one of them; an idle CPU is not."""
         ours = is_of_program(who.kin)
         if ours or who.idle or not who.rival:
             return False

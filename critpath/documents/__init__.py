@@ -407,7 +407,7 @@ class DetectionEntry(Part):
     ] = None
     came: Annotated[
         WeatherEntry | None,
-        doc("who came and has a CPU in some kinds, which are not surely slower; null for nobody"),
+        doc("who came and has a CPU in some kinds, which are not surely slower; null if none did"),
     ] = None
 
 

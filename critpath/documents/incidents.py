@@ -1,4 +1,4 @@
-"""What became slower while nobody looked: an incident, and what whoever looks keeps in mind."""
+"""An incident: what became slower in a dump; and what `critpath incidents` remembers."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -83,13 +83,15 @@ def load_comparison(place: Path) -> ComparisonDocument | None:
     return found if isinstance(found, ComparisonDocument) else None
 
 
-def read_incidents(directory: Path) -> Iterator[IncidentDocument]:
-    """Yield those that can be read, oldest first."""
+def read_incidents(
+    directory: Path, note: Callable[[str, str], None] = lambda _name, _what: None
+) -> Iterator[IncidentDocument]:
+    """Yield those that can be read, oldest first; note the names of others, and what is wrong."""
     for name in list_incidents(directory):
         try:
             yield load_incident(directory / name)
-        except UnreadableError:
-            continue
+        except UnreadableError as error:
+            note(name, error.what)
 
 
 def _load(file: Path, most: int) -> Document:

@@ -19,7 +19,7 @@ from critpath.documents import (
 )
 from critpath.documents.base import change
 from critpath.documents.incidents import DumpEntry, LookingState, UsualEntry
-from critpath.errors import EXIT_ANOMALY, EXIT_INCONCLUSIVE, EXIT_OK, CritpathError
+from critpath.errors import EXIT_BY_VERDICT, EXIT_INCONCLUSIVE, CritpathError
 from critpath.incidents import keeping
 from critpath.incidents.dumps import Dump, list_dumps, open_dump
 from critpath.incidents.times import format_time, parse_time
@@ -34,12 +34,6 @@ from critpath.units import NS_PER_S
 _HOUR, _DAY = 3600, 24 * 3600
 _WINDOW: Final = NS_PER_S  # before it was noticed: what ended then is of it
 _ENOUGH: Final = 30  # technical: executions of a side; a window is doubled until it has them
-CODES: Final = {
-    "ok": EXIT_OK,
-    "anomaly": EXIT_ANOMALY,
-    "by_machine": EXIT_INCONCLUSIVE,
-    "inconclusive": EXIT_INCONCLUSIVE,
-}
 
 
 @dataclass(frozen=True)
@@ -312,7 +306,7 @@ def describe_incident(
         kind=kind,
         trigger=dump.trigger,
         verdict=document.verdict if document else "inconclusive",
-        code=CODES[document.verdict] if document else EXIT_INCONCLUSIVE,
+        code=EXIT_BY_VERDICT[document.verdict] if document else EXIT_INCONCLUSIVE,
         sentence=words.describe_answer(document) if document else why,
         usual=usual,
         dump=DumpEntry(str(dump.path), dump.measure()),

@@ -1,7 +1,8 @@
-"""Tells incidents to an address, beside the work: what it does not take is counted as lost."""
+"""Sends incidents to an address, beside the work: what it does not take is counted as lost."""
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 import urllib.request
@@ -18,7 +19,7 @@ _TRIES: Final = 2
 
 
 class _Refuse(urllib.request.HTTPRedirectHandler):
-    """Follows nobody elsewhere."""
+    """Follows no redirection: only the address that was named is sent anything."""
 
     def redirect_request(self, *_: Any) -> None:
         """Return no other request."""
@@ -51,17 +52,19 @@ class Webhook:
             lambda request, seconds: opener.open(request, timeout=seconds).close()
         )
         self._texts: queue.Queue[str | None] = queue.Queue(_WAITING)
-        self._lost = 0
+        self._lost = self._open = 0  # open: neither sent nor lost yet
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._deliver, name="critpath-hook", daemon=True)
         self._thread.start()
 
     def put(self, text: str) -> None:
         """Send a JSON text when its turn comes; lost if too many wait."""
+        with self._lock:
+            self._open += 1
         try:
             self._texts.put_nowait(text)
         except queue.Full:
-            self._lose()
+            self._end_one(lost=True)
 
     def take_lost(self) -> int:
         """Return how many were lost since this was asked last."""
@@ -70,16 +73,17 @@ class Webhook:
         return lost
 
     def close(self) -> None:
-        """Wait a while for what is left."""
-        try:
+        """Wait a while for what is left; what is not sent then is lost."""
+        with contextlib.suppress(queue.Full):
             self._texts.put(None, timeout=_LAST)
-        except queue.Full:
-            return
         self._thread.join(_LAST)
-
-    def _lose(self) -> None:
         with self._lock:
-            self._lost += 1
+            self._lost, self._open = self._lost + self._open, 0
+
+    def _end_one(self, *, lost: bool) -> None:
+        with self._lock:
+            self._open -= 1
+            self._lost += lost
 
     def _deliver(self) -> None:
         while (text := self._texts.get()) is not None:
@@ -89,13 +93,16 @@ class Webhook:
                 {"Content-Type": "application/json", "User-Agent": "critpath"},
                 method="POST",
             )
-            for left in range(_TRIES - 1, -1, -1):
-                try:
-                    self._send(request, _TIMEOUT)
-                    break
-                except (OSError, ValueError):  # refused, too slow, no answer of HTTP
-                    if not left:
-                        self._lose()
-                except Exception:  # noqa: BLE001 - whatever an answer is, the next one is sent
-                    self._lose()
-                    break
+            self._end_one(lost=not self._try(request))
+
+    def _try(self, request: urllib.request.Request) -> bool:
+        """Send one, twice if need be; return whether it was taken."""
+        for _ in range(_TRIES):
+            try:
+                self._send(request, _TIMEOUT)
+            except (OSError, ValueError):  # refused, too slow, no answer of HTTP
+                continue
+            except Exception:  # noqa: BLE001 - whatever an answer is, the next one is sent
+                return False
+            return True
+        return False

@@ -53,9 +53,9 @@ _RUNS: Final = ("run/containers/storage", _STORAGE)  # of CRI-O: while it runs, 
 _PODS: Final = "var/log/pods"
 # What runtimes call the same things, in annotations and labels: name, pod, namespace, image.
 _WORDS: Final = (
-    *(
-        (f"{of}container-name", f"{of}sandbox-name", f"{of}sandbox-namespace", f"{of}image-name")
-        for of in ("io.kubernetes.cri.",)
+    (
+        *("io.kubernetes.cri.container-name", "io.kubernetes.cri.sandbox-name"),
+        *("io.kubernetes.cri.sandbox-namespace", "io.kubernetes.cri.image-name"),
     ),
     (
         *("io.kubernetes.container.name", "io.kubernetes.pod.name"),

@@ -338,7 +338,9 @@ def test_damaged_incidents_are_passed_over(
     (host.place / "20991231T000002Z-link").mkdir()
     (host.place / "20991231T000002Z-link" / "incident.json").symlink_to("/etc/passwd")
     assert [one.id for one in keeping.read_incidents(host.place)] == [name]
-    assert critpath("incidents", host.place).returncode == 0
+    listed = critpath("incidents", host.place)
+    assert listed.returncode == 0
+    assert f"{bad.name} cannot be read" in listed.stderr
     assert critpath("incidents", "show", bad.name, host.place).returncode == 4
     with pytest.raises(UnreadableError):
         keeping.load_incident(host.place / "20991231T000002Z-link")
