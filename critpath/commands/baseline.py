@@ -26,7 +26,7 @@ from critpath.commands.settings import (
     whole,
 )
 from critpath.commands.sources import check_inputs, messages_of, require_executions
-from critpath.errors import EXIT_BY_VERDICT, EXIT_OK, UnreadableError, UsageError
+from critpath.errors import CODE_BY_VERDICT, EXIT_OK, UnreadableError, UsageError
 from critpath.schema.environment import Environment, list_values
 from critpath.units import format_ns, plural
 
@@ -115,7 +115,7 @@ def _update(arguments: argparse.Namespace, settings: Settings) -> int:
             "the same with --accept",
             quiet=quiet,
         )
-        return EXIT_BY_VERDICT[outcome.comparison.verdict]
+        return CODE_BY_VERDICT[outcome.comparison.verdict]
     if outcome.dropped:
         hint(f"made way: {', '.join(outcome.dropped)}", quiet=quiet)
     hint(f"{arguments.file} has {outcome.baseline.describe()} now", quiet=quiet)

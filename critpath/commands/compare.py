@@ -25,8 +25,8 @@ from critpath.commands.settings import (
 )
 from critpath.commands.sources import check_inputs, extract_sources
 from critpath.errors import (
+    CODE_BY_VERDICT,
     EXIT_ANOMALY,
-    EXIT_BY_VERDICT,
     EXIT_OK,
     UnreadableError,
     UnspecifiedError,
@@ -104,7 +104,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         warn(comparison.warnings, quiet=settings["quiet"], words=types)
     if comparison.verdict == "by_machine" and settings["fail-on-machine"]:
         return EXIT_ANOMALY
-    return EXIT_BY_VERDICT[comparison.verdict]
+    return CODE_BY_VERDICT[comparison.verdict]
 
 
 def _print_why(comparison: Analysis, document: ComparisonDocument, *, to_stderr: bool) -> None:

@@ -19,7 +19,7 @@ from critpath.documents import (
 )
 from critpath.documents.base import change
 from critpath.documents.incidents import DumpEntry, LookingState, UsualEntry
-from critpath.errors import EXIT_BY_VERDICT, EXIT_INCONCLUSIVE, CritpathError
+from critpath.errors import CODE_BY_VERDICT, EXIT_INCONCLUSIVE, CritpathError
 from critpath.incidents import keeping
 from critpath.incidents.dumps import Dump, list_dumps, open_dump
 from critpath.incidents.times import format_time, parse_time
@@ -306,7 +306,7 @@ def describe_incident(
         kind=kind,
         trigger=dump.trigger,
         verdict=document.verdict if document else "inconclusive",
-        code=EXIT_BY_VERDICT[document.verdict] if document else EXIT_INCONCLUSIVE,
+        code=CODE_BY_VERDICT[document.verdict] if document else EXIT_INCONCLUSIVE,
         sentence=words.describe_answer(document) if document else why,
         usual=usual,
         dump=DumpEntry(str(dump.path), dump.measure()),
