@@ -71,7 +71,8 @@ from critpath.text.phrases import VERDICTS
 from critpath.units import plural
 
 if TYPE_CHECKING:  # what most runs do not ask
-    from critpath import ab, known, record, signatures
+    import critpath_record
+    from critpath import ab, known, signatures
     from critpath.documents.known import KnownEntry
     from critpath.model.signatures import Counts
 
@@ -937,7 +938,7 @@ def _sufficient(
 def record_cause(
     request: ab.AbRequest,
     directory: Path | None,
-    reporter: record.Reporter,
+    reporter: critpath_record.Reporter,
     progress: Callable[[str], None],
 ) -> AbCause:
     """Record blocks of both commands and compare them.

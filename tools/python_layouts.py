@@ -1,4 +1,4 @@
-"""Prints how Pythons lay out what `critpath.record.stacks.interpreters.LAYOUTS` has of them.
+"""Prints how Pythons lay out what `critpath_record.stacks.interpreters.LAYOUTS` has of them.
 
     python tools/python_layouts.py PYTHON...
 

@@ -1,6 +1,6 @@
 """Writes the table of system calls' numbers and names from the kernel's headers (linux-libc-dev).
 
-``python tools/syscall_names.py > critpath/record/counts/syscall_names.py``
+``python tools/syscall_names.py > critpath_record/counts/syscall_names.py``
 """
 
 from __future__ import annotations

@@ -11,19 +11,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
-from critpath import __version__, record
+import critpath_record
+from critpath import __version__
 from critpath.ab.effects import machine_summary
 from critpath.ab.judgement import Judge, tail_blocks
 from critpath.documents import AbBlock, AbCause, AbDocument, AbPlan
 from critpath.documents.base import narrow
 from critpath.errors import CritpathError, UsageError
-from critpath.record import InheritedState, RecordRequest, Reporter, SlotRunner
 from critpath.schema.parameters.ab import EVIDENCE
 from critpath.text import ab as text
 from critpath.units import NS_PER_S, format_ns
+from critpath_record import InheritedState, RecordRequest, Reporter, SlotRunner
 
 if TYPE_CHECKING:
-    from critpath.record import RunResult
+    from critpath_record import RunResult
 
 SLOT_NS: Final = 20_000_000  # technical: shorter commands are executed several times in a slot
 MOST_IN_SLOT: Final = 64  # technical
@@ -333,7 +334,7 @@ def record_blocks(
     observe: Callable[[str, RunResult], None] = lambda *_: None,
 ) -> None:
     """Record blocks of both commands, in random order or that of `orders`."""
-    record.record(
+    critpath_record.record(
         RecordRequest(
             output=target,
             commands=tuple(tuple(command) for command in request.commands),

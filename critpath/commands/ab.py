@@ -130,7 +130,7 @@ OPTIONS: Final = (
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Compare the commands, say what is shown and return its exit code."""
     # Before anything changes: the commands get what critpath was started with.
-    from critpath.record import InheritedState  # noqa: PLC0415 - start-up time
+    from critpath_record import InheritedState  # noqa: PLC0415 - start-up time
 
     inherited = InheritedState.capture()
     # A thread of the linear algebra library would take signals that are meant for us.

@@ -63,7 +63,7 @@ OPTIONS: Final = (
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Find the first slower revision, say it and return the exit code."""
     # Before anything changes: the commands get what critpath was started with.
-    from critpath.record import InheritedState  # noqa: PLC0415 - start-up time
+    from critpath_record import InheritedState  # noqa: PLC0415 - start-up time
 
     inherited = InheritedState.capture()
     environment = dict(os.environ)

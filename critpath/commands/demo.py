@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import tarfile
     from importlib.resources.abc import Traversable
 
-    from critpath.record import User
+    from critpath_record import User
 
 
 SPECIFICATION: Final = "events:app:request_begin,app:request_end,key=id"
@@ -169,14 +169,14 @@ EXECUTIONS: Final = 180  # of all kinds together
 SEED: Final = 1
 PRIORITY: Final = 2  # the workload lowers its own by one, but for `intruder`
 
-# Names are those of critpath.record.workload, which is not imported to show --help.
+# Names are those of critpath_record.workload, which is not imported to show --help.
 
 
 def why_not() -> str:
     """Return why this machine cannot be recorded here and now, "" if it can."""
     if os.name != "posix" or os.geteuid() != 0:
         return "recording needs root (sudo critpath demo)"
-    from critpath.record import check_machine  # noqa: PLC0415 - start-up time
+    from critpath_record import check_machine  # noqa: PLC0415 - start-up time
 
     found = check_machine(Path.cwd())
     if found.recorder is not None:
@@ -196,7 +196,7 @@ def record_both(directory: Path, fault: str, *, quiet: bool) -> tuple[Path, Path
 
 def explain(fault: str) -> str:
     """Return what was done to the sample, in a sentence."""
-    from critpath.record import WORKLOAD_FAULTS, plan_workload  # noqa: PLC0415 - start-up time
+    from critpath_record import WORKLOAD_FAULTS, plan_workload  # noqa: PLC0415 - start-up time
 
     faulty = sum(bool(f) for _, f in plan_workload(SEED, EXECUTIONS, fault))
     return (
@@ -218,21 +218,21 @@ def hand_over(directory: Path, *, entire: bool) -> None:
 
 
 def _user() -> User | None:
-    from critpath.record import User  # noqa: PLC0415 - start-up time
+    from critpath_record import User  # noqa: PLC0415 - start-up time
 
     return User.behind_sudo(os.environb, as_root=False)
 
 
 def _record(place: Path, options: tuple[str, ...], directory: Path, *, quiet: bool) -> None:
     from critpath import __version__  # noqa: PLC0415 - the version only
-    from critpath.record import (  # noqa: PLC0415 - start-up time
+    from critpath_record import (  # noqa: PLC0415 - start-up time
         RecordRequest,
         record,
     )
 
     # -P: a module of the current directory must not take the place of one of Python's.
     command = (
-        *(sys.executable, "-P", "-m", "critpath.record.workload"),
+        *(sys.executable, "-P", "-m", "critpath_record.workload"),
         *("--seed", str(SEED), "--executions", str(EXECUTIONS)),
         *("--directory", str(directory.absolute()), *options),
     )

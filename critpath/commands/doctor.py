@@ -17,7 +17,7 @@ from critpath.errors import EXIT_INTERNAL, EXIT_OK, CritpathError
 from critpath.units import safe_text
 
 if TYPE_CHECKING:
-    from critpath.record import Leftover, MarkRequests, Preflight, Requirement
+    from critpath_record import Leftover, MarkRequests, Preflight, Requirement
 
 
 FORMAT: Final = "critpath/doctor/1"
@@ -46,7 +46,7 @@ OPTIONS: Final = (
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Look, clean if asked to, and return 0 if a recording can be made here and now."""
-    from critpath.record import check_machine, clean_up, find_leftovers  # noqa: PLC0415 - start-up time
+    from critpath_record import check_machine, clean_up, find_leftovers  # noqa: PLC0415 - start-up time
 
     check_inputs(arguments.directories)
     done: list[str] = []
@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 def _listen() -> tuple[MarkRequests, float] | None:
     """Let programs that mark executions say so; only root may open a place for that."""
-    from critpath.record import MarkRequests  # noqa: PLC0415 - start-up time
+    from critpath_record import MarkRequests  # noqa: PLC0415 - start-up time
 
     try:
         return (MarkRequests(), time.monotonic()) if os.geteuid() == 0 else None

@@ -43,7 +43,7 @@ OPTIONS: Final = (
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Ask, and return the exit code."""
-    from critpath.record import RunningFlight  # noqa: PLC0415 - start-up time
+    from critpath_record import RunningFlight  # noqa: PLC0415 - start-up time
 
     if arguments.reason and (arguments.status or arguments.stop):
         raise UsageError("--reason with --status or --stop", "leave it out: no dump is made")
@@ -112,7 +112,7 @@ def record_always(arguments: argparse.Namespace, settings: Settings) -> int:
     """Be a flight recorder until a signal, or until it is asked to stop."""
     import critpath  # noqa: PLC0415 - the version only
     from critpath.commands.record import check_execution, make_budget  # noqa: PLC0415 - as above
-    from critpath.record import (  # noqa: PLC0415 - start-up time
+    from critpath_record import (  # noqa: PLC0415 - start-up time
         PROFILES,
         Condition,
         Flight,

@@ -187,7 +187,7 @@ def _search(arguments: argparse.Namespace, settings: Settings) -> int:
 def _watch(arguments: argparse.Namespace, settings: Settings) -> int:
     """Count until a signal comes, the group is gone, or the label is there that must not be."""
     from critpath.errors import CritpathError  # noqa: PLC0415 - with what follows
-    from critpath.record import COMMAND, Counting  # noqa: PLC0415 - start-up time
+    from critpath_record import COMMAND, Counting  # noqa: PLC0415 - start-up time
 
     check_outputs([arguments.json], [])
     store = _open(arguments, settings)
@@ -223,13 +223,13 @@ def _count_and_say(
     stopping: threading.Event,
     write: Callable[[str], None],
 ) -> int:
-    from critpath.record import (  # noqa: PLC0415 - start-up time
+    from critpath.signatures import Watch  # noqa: PLC0415 - start-up time
+    from critpath.text import known as words  # noqa: PLC0415 - as above
+    from critpath_record import (  # noqa: PLC0415 - start-up time
         MACHINE,
         Counting,
         CountsRequest,
     )
-    from critpath.signatures import Watch  # noqa: PLC0415 - start-up time
-    from critpath.text import known as words  # noqa: PLC0415 - as above
 
     lines: queue.Queue[Mapping[str, Any]] = queue.Queue(maxsize=_MOST_WAITING)
     left_out: list[int] = [0]

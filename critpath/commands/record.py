@@ -34,7 +34,7 @@ from critpath.units import NS_PER_S, format_span, plural, safe_text
 if TYPE_CHECKING:
     from critpath.model import StreamFacts
     from critpath.model.recording import Chosen
-    from critpath.record import Budget, Count, CountsRequest, RecordRequest
+    from critpath_record import Budget, Count, CountsRequest, RecordRequest
 
 SETTINGS = ("execution", *RECORDING, *FLYING, *COUNTING)
 
@@ -127,7 +127,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     page = f"{str(request.output).rstrip('/')}.html"
     if arguments.then:
         check_outputs([page], force=arguments.force)
-    from critpath.record import (  # noqa: PLC0415 - start-up time
+    from critpath_record import (  # noqa: PLC0415 - start-up time
         User,
         record,
     )
@@ -172,7 +172,7 @@ def _refuse_always_options(settings: Settings) -> None:
 def _record_hosts(arguments: argparse.Namespace, settings: Settings) -> int:
     """Record several hosts over ssh; 125 where one of them failed, whatever the others did."""
     from critpath import __version__  # noqa: PLC0415 - start-up time
-    from critpath.record import RemoteRequest  # noqa: PLC0415 - start-up time
+    from critpath_record import RemoteRequest  # noqa: PLC0415 - start-up time
 
     _refuse_hosts_options(arguments)
     options = _host_options(arguments, settings)
@@ -245,7 +245,7 @@ def _host_options(arguments: argparse.Namespace, settings: Settings) -> list[str
 
 def _describe_host(directory: Path) -> Iterator[str]:
     """Yield the warnings of a host's recorder, which nobody has read there."""
-    from critpath.record import read_manifest  # noqa: PLC0415 - start-up time
+    from critpath_record import read_manifest  # noqa: PLC0415 - start-up time
 
     name = safe_text(directory.name)
     try:
@@ -286,7 +286,7 @@ def count_chosen(recording: Path) -> Chosen | None:
 
 def _request(arguments: argparse.Namespace, settings: Settings) -> RecordRequest:
     import critpath  # noqa: PLC0415 - the version only
-    from critpath.record import RecordRequest  # noqa: PLC0415 - start-up time
+    from critpath_record import RecordRequest  # noqa: PLC0415 - start-up time
 
     commands = _commands(arguments)
     specification = settings["execution"] or ""
@@ -334,7 +334,7 @@ def _counts(arguments: argparse.Namespace, settings: Settings) -> CountsRequest 
                     "add --counts, or take --recorder counts",
                 )
         return None
-    from critpath.record import CountsRequest  # noqa: PLC0415 - start-up time
+    from critpath_record import CountsRequest  # noqa: PLC0415 - start-up time
 
     return CountsRequest(
         round(settings["interval"] * NS_PER_S),
@@ -352,7 +352,7 @@ def _stacks(
     if not asked:
         return ()
     option = "--stacks" if arguments.stacks else "--files"
-    from critpath.record import AUTO, Preflight, check_stacks  # noqa: PLC0415 - start-up time
+    from critpath_record import AUTO, Preflight, check_stacks  # noqa: PLC0415 - start-up time
 
     if settings["recorder"] == "counts":
         raise UsageError(
@@ -375,7 +375,7 @@ def make_budget(settings: Settings, *, commands: bool) -> Budget | None:
     """Return what recording may cost, None for whatever it does."""
     if not settings["overhead"]:
         return None
-    from critpath.record import BUDGET_OF_COMMAND, Budget  # noqa: PLC0415 - start-up time
+    from critpath_record import BUDGET_OF_COMMAND, Budget  # noqa: PLC0415 - start-up time
 
     if settings["recorder"] == "counts":
         raise UsageError(

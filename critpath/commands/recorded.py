@@ -14,7 +14,7 @@ from critpath.units import NS_PER_S, format_ns, format_share, plural, safe_text
 
 if TYPE_CHECKING:
     from critpath.model import Gap, Manifest, Run
-    from critpath.record import Outcome, Recording, RecordRequest
+    from critpath_record import Outcome, Recording, RecordRequest
 
 _FEW = 10  # runs below which the gate can hardly say anything
 _SHOWN = 5

@@ -217,7 +217,7 @@ def as_hourly(value: Any) -> int:
 
 def as_condition(value: Any) -> tuple[str, str]:
     """Accept one condition of ``--when``, as text and word; raises UsageError."""
-    from critpath.record import Condition  # noqa: PLC0415 - start-up time
+    from critpath_record import Condition  # noqa: PLC0415 - start-up time
 
     one = Condition.parse(str(value))
     return one.text, one.word

@@ -108,7 +108,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def _is_recording(arguments: argparse.Namespace) -> bool:
-    from critpath.record import STATE  # noqa: PLC0415 - start-up time
+    from critpath_record import STATE  # noqa: PLC0415 - start-up time
 
     return arguments.directory is not None and not (arguments.directory / STATE).is_file()
 
@@ -267,7 +267,7 @@ class _DumpReader:
 
 
 def _follow_live(arguments: argparse.Namespace, settings: Settings) -> Iterator[Screen]:
-    from critpath.record import RunningFlight  # noqa: PLC0415 - start-up time
+    from critpath_record import RunningFlight  # noqa: PLC0415 - start-up time
 
     flight = RunningFlight.find(arguments.directory)
     what = settings["execution"] or "marker"

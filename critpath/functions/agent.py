@@ -235,7 +235,7 @@ class Shares:
 
 
 def find_level(demands: Sequence[float], total: float) -> float:
-    """Return the largest share that anybody gets: `critpath.record.budget.laws.find_level`."""
+    """Return the largest share that anybody gets: `critpath_record.budget.laws.find_level`."""
     left, wanted = total, sorted(demands)
     for number, demand in enumerate(wanted):
         level = left / (len(wanted) - number)

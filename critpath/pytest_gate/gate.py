@@ -158,7 +158,7 @@ class Gate:
 
     def _check_machine(self, settings: Settings) -> None:
         """Skip, or fail, where this machine may not record."""
-        from critpath.record import check_machine  # noqa: PLC0415 - start-up time
+        from critpath_record import check_machine  # noqa: PLC0415 - start-up time
 
         found = check_machine(self.place)
         wanted = settings["recorder"]

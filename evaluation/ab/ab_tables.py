@@ -26,9 +26,9 @@ import numpy as np
 from scipy import stats
 
 from critpath.ab.run import block_order
-from critpath.record.signals import InheritedState
-from critpath.record.slots import SlotRunner
 from critpath.stats.evidence import BlockEvidence, BoundProcess, TailProcess
+from critpath_record.signals import InheritedState
+from critpath_record.slots import SlotRunner
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 

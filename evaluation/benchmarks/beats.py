@@ -29,13 +29,13 @@ from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from critpath.record import machine
-from critpath.record.ftrace import hands, tracefs
-from critpath.record.ftrace.drain import online_cpus
-from critpath.record.ftrace.recorder import FtraceRecorder
-from critpath.record.ftrace.tracefs import Instance
-from critpath.record.recorder import RecorderSettings
 from critpath_marks.sessions import new_session_name
+from critpath_record import machine
+from critpath_record.ftrace import hands, tracefs
+from critpath_record.ftrace.drain import online_cpus
+from critpath_record.ftrace.recorder import FtraceRecorder
+from critpath_record.ftrace.tracefs import Instance
+from critpath_record.recorder import RecorderSettings
 
 SPAN = 0.4  # s
 TIMES = 10

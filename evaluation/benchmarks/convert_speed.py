@@ -20,7 +20,7 @@ from pathlib import Path
 
 from measuring import run
 
-from critpath.record.ftrace.convert import convert
+from critpath_record.ftrace.convert import convert
 
 ARCHIVE = Path(__file__).resolve().parents[2] / "fixtures" / "ftrace-raw" / "minimal.tar.xz"
 # Python has the filter from 3.11.4 on; Debian 12 ships 3.11.2.

@@ -38,9 +38,9 @@ from measuring import Taken, ratios, run
 
 from critpath import flow
 from critpath.model import State
-from critpath.record.stacks.samples import SamplesSource
-from critpath.record.stacks.sources import FRAMES, SAMPLES, StackRequest
-from critpath.record.stacks.unwind import FORMAT, RUN, SLEEP, WAKE
+from critpath_record.stacks.samples import SamplesSource
+from critpath_record.stacks.sources import FRAMES, SAMPLES, StackRequest
+from critpath_record.stacks.unwind import FORMAT, RUN, SLEEP, WAKE
 
 HERE = Path(__file__).resolve().parent
 SOONEST = 3.0  # s, of --top on a recording of a minute

@@ -21,8 +21,8 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from critpath.record.ftrace.tracefs import mount
 from critpath_marks.sessions import new_session_name
+from critpath_record.ftrace.tracefs import mount
 
 TRIPS = 2000
 SWITCH = re.compile(r"\[(\d+)\].*sched_switch: .*prev_pid=(\d+) .*next_pid=(\d+)")

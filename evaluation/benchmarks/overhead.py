@@ -29,8 +29,8 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from critpath.record.recorder import RECORDERS, RecorderSettings
 from critpath_marks.sessions import new_session_name
+from critpath_record.recorder import RECORDERS, RecorderSettings
 
 HERE = Path(__file__).resolve().parent
 PROFILES = {"minimal": "minimal", "full": "everything"}

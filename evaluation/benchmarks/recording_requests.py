@@ -27,9 +27,9 @@ import numpy as np
 
 from critpath.model import EventRequest, Kind
 from critpath.read.traces import read_events
-from critpath.record.ftrace.recorder import missing_requirements, open_recorder
-from critpath.record.recorder import RecorderSettings
 from critpath_marks.sessions import new_session_name
+from critpath_record.ftrace.recorder import missing_requirements, open_recorder
+from critpath_record.recorder import RecorderSettings
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "servers"))
 from cases import CASES, PORTS, Park

@@ -38,11 +38,11 @@ from critpath.explore.ranking import ask
 from critpath.model import ExtractSettings
 from critpath.read.event_names import KERNEL_EVENTS, SOCKET_EVENTS
 from critpath.read.recording import Recording
-from critpath.record.ftrace.recorder import missing_requirements
 from critpath.requests import owners, turns
 from critpath.store import save_paths
 from critpath.timeline.opening import RecordingOpener
 from critpath.timeline.streaming import assume_declared, replay_stream
+from critpath_record.ftrace.recorder import missing_requirements
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "servers"))
 sys.path.append(str(Path(__file__).resolve().parents[2] / "tests"))

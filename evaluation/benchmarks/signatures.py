@@ -26,10 +26,10 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from critpath.record.counts import groups
-from critpath.record.counts.attach import ProgramCounts
-from critpath.record.counts.events import select_counted
-from critpath.record.counts.fallback import PerfCounts
+from critpath_record.counts import groups
+from critpath_record.counts.attach import ProgramCounts
+from critpath_record.counts.events import select_counted
+from critpath_record.counts.fallback import PerfCounts
 
 HERE = Path(__file__).resolve().parent
 TRACEFS = Path("/sys/kernel/tracing")

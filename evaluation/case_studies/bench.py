@@ -19,8 +19,8 @@ from short_slice import shorten
 
 from critpath import flow
 from critpath.model import Analysis, PathSet
-from critpath.record.ftrace.recorder import missing_requirements
 from critpath.report.document.comparison import comparison_document
+from critpath_record.ftrace.recorder import missing_requirements
 
 HERE: Final = Path(__file__).resolve().parent
 # The application and what competes with it has this many times the turns of another group

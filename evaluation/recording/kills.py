@@ -24,9 +24,9 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 from results import write_results
 
-from critpath.record.counts import groups
-from critpath.record.flight.dumps import find_dumps
 from critpath_marks.channels import PLACE
+from critpath_record.counts import groups
+from critpath_record.flight.dumps import find_dumps
 
 CRITPATH = (sys.executable, "-P", "-m", "critpath")
 INSTANCES = Path("/sys/kernel/tracing/instances")

@@ -39,9 +39,9 @@ from typing import NoReturn
 from critpath.commands import main as run_critpath
 from critpath.errors import CritpathError
 from critpath.read.traces import describe
-from critpath.record.ftrace import recorder
-from critpath.record.ftrace.events import find_timer_functions
-from critpath.record.registry import registry_directory
+from critpath_record.ftrace import recorder
+from critpath_record.ftrace.events import find_timer_functions
+from critpath_record.registry import registry_directory
 
 FAULTS = Path(__file__).resolve().parents[2] / "tests" / "process" / "store" / "faults.c"
 INSTANCES = Path("/sys/kernel/tracing/instances")

@@ -205,9 +205,9 @@ def load(labels: str, server: int, requests: int = 30_000) -> tuple[float, float
     """Record Redis at saturation; return us of cpu a request, the recorder's, rate, lost."""
     from recording_requests import cpu_seconds
 
-    from critpath.record.ftrace.recorder import open_recorder
-    from critpath.record.recorder import RecorderSettings
     from critpath_marks.sessions import new_session_name
+    from critpath_record.ftrace.recorder import open_recorder
+    from critpath_record.recorder import RecorderSettings
 
     words = ["redis-benchmark", "-p", str(PORTS["redis"]), "-c", "16", "-t", "incr", "-q"]
     with tempfile.TemporaryDirectory() as place:

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from critpath.record.budget.account import overhead_of
-from critpath.record.budget.control import SOFT, TRACING_ON, Budget, Control, Costs, Reading
+from critpath_record.budget.account import overhead_of
+from critpath_record.budget.control import SOFT, TRACING_ON, Budget, Control, Costs, Reading
 
 NS: Final = 258.0
 RESIDUAL: Final = 20.0

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from critpath.record.budget.account import share_of
-from critpath.record.budget.selection import Kinds
+from critpath_record.budget.account import share_of
+from critpath_record.budget.selection import Kinds
 
 MEANS: Final = {"A": 0.005, "B": 0.040}  # s
 RARE: Final = 0.01

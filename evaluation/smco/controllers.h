@@ -1,4 +1,4 @@
-/* The laws of critpath.record.budget in C, for monitors inside a program: no clock, no file.
+/* The laws of critpath_record.budget in C, for monitors inside a program: no clock, no file.
    Times are seconds of cpu, shares are cost/busy. */
 #ifndef SMCO_CONTROLLERS_H
 #define SMCO_CONTROLLERS_H

@@ -19,7 +19,7 @@ from contract import ContractError, hold, scratch
 
 from critpath.model.stacks import location_of, own_stack, read_stack, word_stack
 from critpath.read.stacks import open_stacks
-from critpath.record.stacks import unwind
+from critpath_record.stacks import unwind
 
 KINDS: Final = ("printed", "data", "frames", "samples")
 BETWEEN: Final = b"\n==lines==\n"  # between what perf and what addr2line prints

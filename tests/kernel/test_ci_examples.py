@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from critpath.record import preflight
+from critpath_record import preflight
 from tests.pure.test_ci_examples import block
 
 WORK = "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done"

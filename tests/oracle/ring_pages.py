@@ -1,6 +1,6 @@
 """The plain twin of the page decoder: slow, obvious, from the kernel's documentation.
 
-It shares the programs with `critpath.record.ftrace._pages`, and nothing else: it finds
+It shares the programs with `critpath_record.ftrace._pages`, and nothing else: it finds
 records with Python's integers, runs the steps one by one and makes whole packets.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 
-from critpath.record.ftrace.ctf_events import HEAD, WIDTH, Step
+from critpath_record.ftrace.ctf_events import HEAD, WIDTH, Step
 
 PACKET = 1 << 16
 CONTEXT = 52

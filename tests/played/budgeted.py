@@ -11,12 +11,12 @@ from typing import Any, Final
 import pytest
 
 from critpath.errors import CritpathError
-from critpath.record.budget import gaps, loop, natural, programs
-from critpath.record.budget.account import overhead_of
-from critpath.record.budget.control import SOFT, TRACING_ON, Budget, Control, Costs
-from critpath.record.budget.gaps import Journal, LayerGap, read_journal
-from critpath.record.budget.loop import Loop
-from critpath.record.ftrace import drain
+from critpath_record.budget import gaps, loop, natural, programs
+from critpath_record.budget.account import overhead_of
+from critpath_record.budget.control import SOFT, TRACING_ON, Budget, Control, Costs
+from critpath_record.budget.gaps import Journal, LayerGap, read_journal
+from critpath_record.budget.loop import Loop
+from critpath_record.ftrace import drain
 
 sys.path.insert(0, str(Path(__file__).parent))
 from played_time import PlayedTime, play_time

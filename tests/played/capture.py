@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Final
 from unittest import mock
 
-from critpath.record import profiles
-from critpath.record.ftrace import recorder as module
-from critpath.record.recorder import RecorderSettings
 from critpath_marks.sessions import new_session_name
+from critpath_record import profiles
+from critpath_record.ftrace import recorder as module
+from critpath_record.recorder import RecorderSettings
 
 sys.path.insert(0, str(Path(__file__).parent))
 from tracefs import PAGE, Recording, find_records

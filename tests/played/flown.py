@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 
 from critpath.errors import CritpathError
-from critpath.record.budget import gaps, loop, natural
-from critpath.record.budget.control import Budget
-from critpath.record.flight import dumps, memory, service, state, triggers
-from critpath.record.flight.conditions import Condition
-from critpath.record.flight.service import Flight, FlightRequest, Refusals
-from critpath.record.ftrace import drain, tracefs
+from critpath_record.budget import gaps, loop, natural
+from critpath_record.budget.control import Budget
+from critpath_record.flight import dumps, memory, service, state, triggers
+from critpath_record.flight.conditions import Condition
+from critpath_record.flight.service import Flight, FlightRequest, Refusals
+from critpath_record.ftrace import drain, tracefs
 
 sys.path.insert(0, str(Path(__file__).parent))
 from budgeted import Busy

@@ -203,7 +203,7 @@ def main() -> None:
 
 
 def play(machine: Machine, replace, programs, clock) -> None:
-    """Let `critpath.record.lttng` find this LTTng in the place of programs and daemons.
+    """Let `critpath_record.lttng` find this LTTng in the place of programs and daemons.
 
     Parameters
     ----------
@@ -215,7 +215,7 @@ def play(machine: Machine, replace, programs, clock) -> None:
     clock : Clock
         In the place of `time` where critpath waits for a daemon.
     """
-    from critpath.record.lttng import daemon, program  # noqa: PLC0415 - not for the programs
+    from critpath_record.lttng import daemon, program  # noqa: PLC0415 - not for the programs
 
     def run(words, timeout=None, **_):
         verb = next((a for a in words[1:] if not a.startswith("-") and a != "xml"), "")

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, Self
 
-from critpath.record import runner
-from critpath.record.signals import SI_KERNEL, Signals, StopRequested
+from critpath_record import runner
+from critpath_record.signals import SI_KERNEL, Signals, StopRequested
 
 FIRST_PID = 5_000_000  # the kernel's largest is 4,194,304
 STAYS = -1  # what a command returns that does not end by itself
@@ -142,7 +142,7 @@ class World:
             if process.parent == pid:
                 process.parent = self.own
 
-    # In the place of `critpath.record.runner`'s.
+    # In the place of `critpath_record.runner`'s.
 
     def spawn(
         self, path: bytes, argv: list[bytes], environment: list[bytes], **options: Any
@@ -199,7 +199,7 @@ class World:
             raise StopRequested
 
     def play(self, replace: Callable[[Any, str, object], None], *modules: Any) -> None:
-        """Let `critpath.record.runner` and other modules live in this world."""
+        """Let `critpath_record.runner` and other modules live in this world."""
         for module in (runner, *modules):
             replace(module, "time", self.clock)
         replace(runner, "spawn", self.spawn)

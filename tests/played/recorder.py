@@ -17,8 +17,8 @@ from typing import Any
 from critpath.errors import CritpathError
 from critpath.model import CpuLoss
 from critpath.model.recording import RECORDING
-from critpath.record import manifests, recorder
-from critpath.record.recorder import RecorderResult, Requirement
+from critpath_record import manifests, recorder
+from critpath_record.recorder import RecorderResult, Requirement
 
 
 @dataclass
@@ -193,7 +193,7 @@ def install(plan: Plan, replace: Setter = setattr) -> None:
         sys.modules[module.__name__] = module
         found[name] = module.__name__
     for place in ("recorder", "cleanup", "recovery"):
-        of = sys.modules.get(f"critpath.record.{place}")
+        of = sys.modules.get(f"critpath_record.{place}")
         if of is not None:
             replace(of, "RECORDERS", found)
     _refuse(plan, replace)

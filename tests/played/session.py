@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from critpath.commands import record as verb
-from critpath.record import cleanup, recovery, registry, session, signals
-from critpath.record.group_names import GroupNames
-from critpath.record.identity import INITIAL_PID_NAMESPACE
+from critpath_record import cleanup, recovery, registry, session, signals
+from critpath_record.group_names import GroupNames
+from critpath_record.identity import INITIAL_PID_NAMESPACE
 from tests.played.processes import STAYS, Clock, PlayedProcess, World
 from tests.played.recorder import Plan, install
 

@@ -1,6 +1,6 @@
 """A kernel that is played: a directory in place of tracefs, and buffers of a real recording.
 
-The product reaches tracefs through one place (`critpath.record.ftrace.tracefs`); a `Kernel`
+The product reaches tracefs through one place (`critpath_record.ftrace.tracefs`); a `Kernel`
 takes that place, makes instances as real directories below a temporary one and their buffers
 as FIFOs, so that threads which poll and splice them do so here too.  Nothing happens by itself:
 
@@ -48,10 +48,10 @@ from typing import Any, Final
 
 import pytest
 
-from critpath.record import registry
-from critpath.record.ftrace import cleanup, drain, hands, marks, preflight, recorder, tracefs
-from critpath.record.recorder import RecorderSettings
 from critpath_marks.sessions import new_session_name
+from critpath_record import registry
+from critpath_record.ftrace import cleanup, drain, hands, marks, preflight, recorder, tracefs
+from critpath_record.recorder import RecorderSettings
 
 ARCHIVE: Final = Path(__file__).resolve().parents[2] / "fixtures/played-tracefs/recording.tar.xz"
 PAGE: Final = 4096

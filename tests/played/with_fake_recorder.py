@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from critpath.commands import entry, record
-from critpath.record import registry
+from critpath_record import registry
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 

@@ -20,6 +20,7 @@ from critpath.commands.settings import SETTINGS, effective
 from critpath.errors import UsageError
 
 ROOT = Path(__file__).resolve().parents[2]
+HOUSES = (ROOT / "critpath", ROOT / "critpath_record")
 DOCUMENTS = sorted(
     path
     for path in (
@@ -149,13 +150,13 @@ def test_names_of_the_table_of_what_to_add_exist(added, change):
     places, names = [], []
     for name in re.findall(r"`([^`]+)`", change):
         if "/" in name or name.endswith(".py"):
-            found = [ROOT / name, ROOT / "critpath" / name]
-            found += (ROOT / "critpath").rglob(name) if "/" not in name else []
+            found = [ROOT / name, *(house / name for house in HOUSES)]
+            found += [p for h in HOUSES for p in h.rglob(name)] if "/" not in name else []
             places += [path for path in found if path.exists()]
             assert any(path.exists() for path in found), name
         elif not name.startswith("make "):
             names += re.findall(r"\w+", name.removeprefix("self."))
-    folders = [path for path in places if path.is_dir()] or [ROOT / "critpath"]
+    folders = [path for path in places if path.is_dir()] or [*HOUSES]
     files = [path for path in places if path.is_file()]
     code = {".py", ".pyx", ".pxi", ".build"}
     files += [p for f in folders for p in f.rglob("*") if p.suffix in code]
@@ -183,7 +184,7 @@ def test_the_published_schemas_are_the_ones_that_critpath_checks_by(renew):
 
 
 def test_variables_of_the_environment_that_are_read_are_documented():
-    files = [*(ROOT / "critpath").rglob("*.py"), *(ROOT / "marks").rglob("*.py")]
+    files = [p for house in (*HOUSES, ROOT / "marks") for p in house.rglob("*.py")]
     code = "\n".join(p.read_text(encoding="utf-8") for p in files)
     own = set(re.findall(r'"(CRITPATH_[A-Z_]+|GITHUB_[A-Z_]+)"', code))
     read = own | set(re.findall(r'environ(?:\.get\(|\[)"([A-Z_]+)"', code))
@@ -246,7 +247,7 @@ def test_places_that_documents_name_are_there():
     missing = []
     for path in DOCUMENTS:
         for place in re.findall(r"`((?:critpath|tests|docs|fixtures)/[\w./-]+)`", path.read_text()):
-            if not (ROOT / place).exists() and not place.startswith("critpath/record"):
+            if not (ROOT / place).exists():
                 # Formats are named as files are: critpath/path/1.
                 if re.fullmatch(r"critpath/[\w-]+/[\dN]", place):
                     continue
@@ -299,7 +300,7 @@ def test_what_is_new_is_in_the_news_and_the_changelog_is_read_in_two_minutes():
 
 def test_dependencies_are_imported_and_argued():
     argued = (ROOT / "docs/decisions/1-dependencies.md").read_text(encoding="utf-8")
-    code = "\n".join(p.read_text(encoding="utf-8") for p in (ROOT / "critpath").rglob("*.py"))
+    code = "\n".join(p.read_text(encoding="utf-8") for h in HOUSES for p in h.rglob("*.py"))
     modules = {"scikit-learn": "sklearn", "biopython": "Bio"}
     for line in PROJECT["project"]["dependencies"]:
         package = re.match(r"[\w-]+", line)[0]

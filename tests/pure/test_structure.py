@@ -19,7 +19,14 @@ from critpath.model import Kind, State
 from critpath.schema.environment import saved_keys
 
 PACKAGE: Final = Path(__file__).resolve().parents[2] / "critpath"
-MODULES: Final = sorted(p for p in PACKAGE.rglob("*") if p.suffix in {".py", ".pyx", ".pxi"})
+# The recorder, a house beside, which is small where it runs as root: its names begin so.
+RECORDER: Final = "critpath_record"
+MODULES: Final = sorted(
+    p
+    for house in (PACKAGE, PACKAGE.with_name(RECORDER))
+    for p in house.rglob("*")
+    if p.suffix in {".py", ".pyx", ".pxi"}
+)
 PYTHON: Final = [p for p in MODULES if p.suffix == ".py"]
 
 LEAVES: Final = {
@@ -30,7 +37,6 @@ LEAVES: Final = {
 STAGES: Final[dict[str, set[str]]] = {
     "store": set(),
     "known": set(),
-    "record": set(),
     "engines": {"store"},
     "read": set(),
     "executions": {"read"},
@@ -48,7 +54,7 @@ STAGES: Final[dict[str, set[str]]] = {
     "localize": {"vectors", "cluster", "align", "detect"},
     "explore": {"vectors", "cluster"},
     "signatures": {"store", "known", "read", "timeline"},
-    "ab": {"record"},
+    "ab": {RECORDER},
     # The rules of verdicts have names; exports are also of vectors, and of a window's graph.
     "report": {"detect", "vectors", "graph"},
 }
@@ -71,12 +77,17 @@ MAY_IMPORT: Final[dict[str, set[str]]] = {
     "text": {"schema", "model", "documents", "units"},
     # A document says which version wrote it.
     **{stage: {*LEAVES, *above, "__init__"} for stage, above in STAGES.items()},
+    # Declarations, and what a manifest is: nothing of the analysis.
+    RECORDER: {
+        *("schema", "model", "documents", "errors", "units", "untrusted", "processes"),
+        "doors",
+    },
     # The whole of it: extract, compare, remember, watch.
-    "flow": {*LEAVES, *STAGES, "__init__"},
+    "flow": {*LEAVES, *STAGES, RECORDER, "__init__"},
     # Front ends: they ask for whole answers, and the doors for parts of them.
     "incidents": {*LEAVES, "flow", "read", "report", "store", "__init__"},
-    "commands": {*LEAVES, *STAGES, "flow", "incidents", "__init__"},
-    "pytest_gate": {*LEAVES, "commands", "flow", "read", "record", "report", "store", "__init__"},
+    "commands": {*LEAVES, *STAGES, RECORDER, "flow", "incidents", "__init__"},
+    "pytest_gate": {*LEAVES, RECORDER, "commands", "flow", "read", "report", "store", "__init__"},
     "api": {*LEAVES, "commands", "detect", "flow", "report", "store"},
     # Runs in the recorded program, whose interpreter may have nothing of critpath.
     "functions": set(),
@@ -87,12 +98,17 @@ MAY_IMPORT: Final[dict[str, set[str]]] = {
 # Libraries, and the only places that may import them.
 ONLY_IN: Final[dict[str, tuple[str, ...]]] = {
     # What marked programs and recorders agree on.
-    "critpath_marks": ("__init__.py", "record/", "commands/mark.py"),
+    "critpath_marks": ("__init__.py", "critpath_record/", "commands/mark.py"),
     "bt2": ("read/babeltrace_child.py",),
     # The demo's workload is a program of its own, with a command line of its own.
-    "argparse": ("commands/", "record/workload.py"),
+    "argparse": ("commands/", "critpath_record/workload.py"),
     # Of a bisection git and the user's own build line.
-    "subprocess": ("record/", "read/babeltrace.py", "commands/bisect.py", "pytest_gate/gate.py"),
+    "subprocess": (
+        "critpath_record/",
+        "read/babeltrace.py",
+        "commands/bisect.py",
+        "pytest_gate/gate.py",
+    ),
     # Where it has what a stage needs; for the rest the tests compare with it.
     "sklearn": ("signatures/classifiers.py",),
     # Alignment.to_biopython: a method stands where its type does.
@@ -123,7 +139,7 @@ WORDLESS: Final = ("detect", "explore", "localize", "cluster", "align", "vectors
 PROSE: Final = 3
 WORD: Final = re.compile(r"[a-z]{2,}[,.;:]?")
 # What judges: its numbers are declared in schema/parameters.  The recorder's are only where its
-# budget decides; `read` and `record` have limits, times and formats.
+# budget decides; `read` and the recorder have limits, times and formats.
 JUDGING: Final = {
     *("detect", "localize", "cluster", "align", "requests", "clocks", "signatures", "explore"),
     *(
@@ -155,7 +171,7 @@ WIDER: Final = {
     "cluster": 9,
     "detect": 14,
     "graph": 9,
-    "record": 8,
+    RECORDER: 8,
     "report.document": 10,
     "report.exports": 6,
     "report.text": 12,
@@ -167,12 +183,13 @@ SMALL: Final = 120  # lines of a module that one sibling alone should not need
 
 
 def place(path: Path) -> str:
-    return path.relative_to(PACKAGE).as_posix()
+    """Return where it is below the house of the analysis, or beside it."""
+    return path.relative_to(PACKAGE.parent).as_posix().removeprefix(f"{PACKAGE.name}/")
 
 
 def part(path: Path) -> str:
     """Return the stage, or the top-level module."""
-    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    return place(path).split("/", maxsplit=1)[0].removesuffix(".py")
 
 
 def walk(path: Path) -> list[ast.AST]:
@@ -213,7 +230,8 @@ def look_at(path: Path) -> Seen:
 
 def find_imports(path: Path, nodes: list[ast.AST]) -> Iterator[tuple[int, str]]:
     """Yield every import in a file, wherever it stands, as (line, dotted name)."""
-    package = ["critpath", *path.relative_to(PACKAGE).parts[:-1]]
+    parts = place(path).split("/")[:-1]
+    package = parts if parts[:1] == [RECORDER] else ["critpath", *parts]
     for node in nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -246,6 +264,8 @@ def wrong_imports(path: Path) -> list[str]:
     found = []
     for line, name in look_at(path).imports:
         top, *rest = name.split(".")
+        if top == RECORDER and RECORDER not in allowed:
+            found.append(f"{place(path)}:{line} imports {name}")
         if top != "critpath":
             continue
         # `from critpath import __version__` is an import of the package itself.
@@ -261,25 +281,37 @@ def past_doors(path: Path) -> list[str]:
     """Return the imports of another stage that go past what its `__init__` hands on."""
     mine, found = part(path), []
     for line, name in look_at(path).imports:
-        top, stage, *rest = [*name.split("."), "", ""][: max(name.count(".") + 1, 2)]
-        if top != "critpath" or stage == mine or stage not in {*STAGES, "commands"} or not rest:
+        whole = name if name.startswith("critpath.") else f"critpath.{name}"
+        top, stage, *rest = [*whole.split("."), "", ""][: max(whole.count(".") + 1, 2)]
+        if (
+            top != "critpath"
+            or stage == mine
+            or stage not in {*STAGES, RECORDER, "commands"}
+            or not rest
+        ):
             continue
         door = f"{stage}.{rest.pop(0)}" if f"{stage}.{rest[0]}" in ROOMS else stage
-        inside = HERE / door.replace(".", "/")
+        inside = house_of(door)
         if len(rest) > 1 or (rest and any(inside.glob(f"{rest[0]}.p*"))):
             found.append(f"{place(path)}:{line} imports {name}, past the door of {door}")
     return found
 
 
+def house_of(door: str) -> Path:
+    """Return the folder that a door opens."""
+    return HERE.with_name(RECORDER) if door == RECORDER else HERE / door.replace(".", "/")
+
+
 def handed_on(door: str) -> list[str]:
     """Return the names that a door lists; see `critpath.doors`."""
-    tree = ast.parse((HERE / door.replace(".", "/") / "__init__.py").read_text(encoding="utf-8"))
+    tree = ast.parse((house_of(door) / "__init__.py").read_text(encoding="utf-8"))
     return [
         alias.asname or alias.name
         for node in tree.body
         if isinstance(node, ast.If)
         for of in node.body
-        if isinstance(of, ast.ImportFrom) and (of.module or "").startswith("critpath.")
+        if isinstance(of, ast.ImportFrom)
+        and (of.module or "").startswith(("critpath.", f"{RECORDER}."))
         for alias in of.names
     ]
 
@@ -309,11 +341,12 @@ def test_nobody_goes_past_a_door():
 def test_stages_ask_in_one_direction():
     """A stage is listed behind those whose doors it goes through, so there is no circle."""
     order = list(STAGES)
-    assert [(a, b) for a in order for b in STAGES[a] if order.index(b) >= order.index(a)] == []
+    asked = [(a, b) for a in order for b in STAGES[a] - {RECORDER}]
+    assert [(a, b) for a, b in asked if order.index(b) >= order.index(a)] == []
 
 
 def test_doors_hand_on_few_verbs():
-    doors = {*STAGES, *ROOMS, "commands"}
+    doors = {*STAGES, *ROOMS, RECORDER, "commands"}
     counts = {door: sum(name[0].islower() for name in handed_on(door)) for door in doors}
     wide = {door: count for door, count in counts.items() if count > VERBS}
     assert wide == WIDER, "the list may only shrink"
@@ -321,13 +354,13 @@ def test_doors_hand_on_few_verbs():
 
 def test_doors_open():
     """What a door lists is there, and stands in no module's way."""
-    for door in (*STAGES, *ROOMS, "commands"):
-        module = import_module(f"critpath.{door}")
+    for door in (*STAGES, *ROOMS, RECORDER, "commands"):
+        module = import_module(door if door == RECORDER else f"critpath.{door}")
         names = handed_on(door)
         assert len(set(names)) == len(names)
         for name in names:
             assert getattr(module, name) is not None
-            assert not list((HERE / door.replace(".", "/")).glob(f"{name}.p*")), f"{door}.{name}"
+            assert not list(house_of(door).glob(f"{name}.p*")), f"{door}.{name}"
 
 
 def test_libraries_stay_in_their_places():
@@ -341,6 +374,9 @@ def test_compiled_modules_keep_the_import_rule():
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
             words = line.split()
             if words[:1] in (["from"], ["import"], ["cimport"]) and words[1].startswith("critpath"):
+                if words[1].startswith(RECORDER):
+                    assert part(path) == RECORDER, f"{place(path)}:{number}: {line}"
+                    continue
                 target = words[1].split(".")[1:2] or words[3:4]
                 assert target[0] in {*LEAVES, part(path)}, f"{place(path)}:{number}: {line}"
 
@@ -489,7 +525,7 @@ def test_a_number_is_recognized(tmp_path, monkeypatch, text, wrong):
 
 
 # What alone knows how an `Environment` is saved; a recorder writes what a trace has.
-KEYS_OF_ENVIRONMENTS: Final = ("schema/environment.py", "record/")
+KEYS_OF_ENVIRONMENTS: Final = ("schema/environment.py", "critpath_record/")
 
 
 def taken_by_key(path: Path) -> list[str]:
@@ -705,7 +741,7 @@ def types_alike() -> dict[str, float]:
     declared = [
         (node.name, fields)
         for path in PYTHON
-        if part(path) != "record"  # a house of its own before long
+        if part(path) != RECORDER  # a house of its own
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.ClassDef) and (fields := fields_of(node))
     ]
@@ -753,7 +789,7 @@ def importers() -> dict[str, set[str]]:
         for _, name in look_at(path).imports:
             whole = name.removeprefix("critpath.")
             target = whole if whole in names else whole.rpartition(".")[0]
-            if name.startswith("critpath.") and target in names:
+            if name.startswith(("critpath.", RECORDER)) and target in names:
                 found[target].add(mine)
     return found
 
@@ -763,7 +799,8 @@ def test_a_module_has_a_subject_of_its_own():
     doubted = []
     for name, users in importers().items():
         folder = name.rpartition(".")[0]
-        path = PACKAGE / f"{name.replace('.', '/')}.py"
+        within = PACKAGE.parent if name.startswith(RECORDER) else PACKAGE
+        path = within / f"{name.replace('.', '/')}.py"
         if len(users) != 1 or not path.is_file():
             continue
         [user] = users
@@ -775,7 +812,7 @@ def test_a_module_has_a_subject_of_its_own():
 
 
 def test_names_say_what_a_module_is_for():
-    names = {name for p in MODULES for name in (*p.relative_to(PACKAGE).parts[:-1], p.stem)}
+    names = {name for p in MODULES for name in (*place(p).split("/")[:-1], p.stem)}
     assert names & FORBIDDEN_NAMES == set()
     assert [place(p) for p in MODULES if "-" in p.stem or p.stem != p.stem.lower()] == []
 
@@ -802,7 +839,7 @@ def test_stages_do_not_import_slow_libraries_at_the_top():
         ("timeline/replay.py", "from critpath import graph", True),
         ("timeline/replay.py", "from ..graph import extract_paths", True),
         ("timeline/replay.py", "def f():\n    import critpath.graph", True),
-        ("graph/walk.py", "import importlib\nimportlib.import_module('critpath.record')", True),
+        ("graph/walk.py", "import importlib\nimportlib.import_module('critpath_record')", True),
         ("graph/walk.py", "from critpath import store", True),
         ("commands/settings.py", "from critpath.detect import RULES", False),
         ("align/dp.py", "from critpath.detect import RULES", True),
@@ -827,7 +864,8 @@ def test_stages_do_not_import_slow_libraries_at_the_top():
         ("graph/walk.py", "import subprocess", True),
         ("read/babeltrace.py", "import subprocess", False),
         ("read/streaming.py", "import bt2", True),
-        ("record/run.py", "import subprocess", False),
+        ("read/streaming.py", "from critpath_record import record", True),
+        ("commands/record.py", "from critpath_record import record", False),
         ("store/reading.py", "import pickle", True),
         ("cluster/optics.py", "def f():\n    from sklearn.cluster import OPTICS", True),
         ("align/muscle.py", "def f():\n    from Bio import Align", False),

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from critpath.record.ftrace.recorder import missing_requirements
+from critpath_record.ftrace.recorder import missing_requirements
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "hosts"))
 

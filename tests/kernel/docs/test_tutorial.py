@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from critpath.record.ftrace.recorder import missing_requirements
+from critpath_record.ftrace.recorder import missing_requirements
 
 ROOT = Path(__file__).resolve().parents[3]
 TUTORIAL = ROOT / "docs" / "tutorial.md"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from critpath.record import preflight
+from critpath_record import preflight
 
 pytest_plugins = ["pytester"]
 

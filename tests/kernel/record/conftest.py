@@ -96,7 +96,7 @@ def record(start: Callable[..., Started]) -> Callable[..., Started]:
 @pytest.fixture(scope="session")
 def traceable() -> None:
     """Skip with the reason where ftrace cannot record."""
-    from critpath.record.ftrace.recorder import missing_requirements  # noqa: PLC0415 - as others
+    from critpath_record.ftrace.recorder import missing_requirements  # noqa: PLC0415 - as others
 
     fatal = [o.what for o in missing_requirements(None) if o.fatal]
     if fatal:

@@ -17,15 +17,15 @@ import numpy as np
 import pytest
 
 from critpath.flow import count_documents
-from critpath.record import bpf
-from critpath.record.counts import groups
-from critpath.record.counts.attach import ProgramCounts
-from critpath.record.counts.events import EVENT_SETS, select_counted
-from critpath.record.counts.fallback import PerfCounts
-from critpath.record.counts.recorder import find_leftovers, missing_requirements
-from critpath.record.counts.syscall_names import syscall_names
 from critpath.signatures.signing import SignSettings
 from critpath.signatures.terms import ALIASES
+from critpath_record import bpf
+from critpath_record.counts import groups
+from critpath_record.counts.attach import ProgramCounts
+from critpath_record.counts.events import EVENT_SETS, select_counted
+from critpath_record.counts.fallback import PerfCounts
+from critpath_record.counts.recorder import find_leftovers, missing_requirements
+from critpath_record.counts.syscall_names import syscall_names
 
 PYTHON = (sys.executable, "-S", "-E", "-c")
 PROGRAM = """

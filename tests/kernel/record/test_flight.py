@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from critpath.record.flight.conditions import Condition
-from critpath.record.flight.dumps import find_dumps
-from critpath.record.flight.triggers import Triggers
+from critpath_record.flight.conditions import Condition
+from critpath_record.flight.dumps import find_dumps
+from critpath_record.flight.triggers import Triggers
 
 pytestmark = pytest.mark.usefixtures("traceable")
 
@@ -114,8 +114,8 @@ def test_a_slow_execution_is_saved_and_told(
 def test_requests_of_a_server_without_marks_are_in_a_dump(
     flight: Flight, critpath: Callable[..., Any]
 ) -> None:
-    from critpath.record.ftrace.preflight import offered_way  # noqa: PLC0415
     from critpath.schema.ways import SOCKETS  # noqa: PLC0415
+    from critpath_record.ftrace.preflight import offered_way  # noqa: PLC0415
 
     if offered_way() != SOCKETS:
         pytest.skip("this kernel has no events of sockets")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from critpath.record.functions import FILE
+from critpath_record.functions import FILE
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "played"))
 from pythons import find_pythons

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from critpath.record.identity import SESSION_VARIABLE
-from critpath.record.registry import registry_directory
+from critpath_record.identity import SESSION_VARIABLE
+from critpath_record.registry import registry_directory
 
 pytestmark = [pytest.mark.xdist_group("kernel"), pytest.mark.usefixtures("traceable")]
 

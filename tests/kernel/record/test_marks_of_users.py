@@ -16,11 +16,11 @@ from critpath.executions.find import find_executions
 from critpath.executions.marker import MARKER_EVENTS
 from critpath.read.event_names import KERNEL_EVENTS
 from critpath.read.traces import read_events
-from critpath.record.ftrace import marks
-from critpath.record.ftrace.recorder import open_recorder
-from critpath.record.recorder import RecorderSettings
 from critpath_marks import channels
 from critpath_marks.sessions import new_session_name
+from critpath_record.ftrace import marks
+from critpath_record.ftrace.recorder import open_recorder
+from critpath_record.recorder import RecorderSettings
 
 pytestmark = [pytest.mark.xdist_group("kernel"), pytest.mark.usefixtures("traceable")]
 

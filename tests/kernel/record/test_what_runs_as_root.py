@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from critpath.record.counts.groups import find_root, group_of
+from critpath_record.counts.groups import find_root, group_of
 
 pytestmark = pytest.mark.xdist_group("kernel")
 
@@ -41,8 +41,8 @@ WAYS = {
 @pytest.fixture(scope="module", params=WAYS)
 def audit(request, tmp_path_factory):
     """Return everything that a command as root did, as (event, argument, ...)."""
-    from critpath.record.ftrace.recorder import missing_requirements  # noqa: PLC0415 - may not import elsewhere
-    from critpath.record.stacks.sources import find_obstacles  # noqa: PLC0415 - as above
+    from critpath_record.ftrace.recorder import missing_requirements  # noqa: PLC0415 - may not import elsewhere
+    from critpath_record.stacks.sources import find_obstacles  # noqa: PLC0415 - as above
 
     fatal = [o.what for o in missing_requirements(None) if o.fatal]
     if os.geteuid() or fatal:
@@ -114,7 +114,7 @@ def test_what_is_run(audit):
     """
     run = [e for e in audit if e[0].startswith(("subprocess.", "os.exec", "os.posix_spawn"))]
     # Stacks are unwound by a process of their own, which is the invoking user's.
-    unwinding = "'-I', '-m', 'critpath.record.stacks.unwind', "
+    unwinding = "'-I', '-m', 'critpath_record.stacks.unwind', "
     run = [e for e in run if not (e[1] == sys.executable and unwinding in e[2])]
     assert {Path(e[1]).name for e in run} <= {"lttng", "sh"}
     assert {e[1] for e in run if Path(e[1]).name == "sh"} <= {"/bin/sh"}

@@ -18,9 +18,6 @@ from critpath import flow
 from critpath.model import Kind
 from critpath.read.event_names import CALL_EVENTS, KERNEL_EVENTS, SOCKET_EVENTS
 from critpath.read.recording import Recording
-from critpath.record.ftrace.preflight import missing_requirements, offered_way
-from critpath.record.profiles import profile_path
-from critpath.record.recorder import RecorderSettings
 from critpath.requests import activity
 from critpath.requests._activity import Activities
 from critpath.requests.activity import SOCKETS, ActivityEvents
@@ -28,6 +25,9 @@ from critpath.requests.turns import find_turns
 from critpath.text.notes import word_all
 from critpath.timeline.opening import RecordingOpener
 from critpath.timeline.streaming import assume_declared
+from critpath_record.ftrace.preflight import missing_requirements, offered_way
+from critpath_record.profiles import profile_path
+from critpath_record.recorder import RecorderSettings
 
 HINDERED = [o.what for o in missing_requirements(RecorderSettings("", Path())) if o.fatal]
 SERVED = Path(__file__).parents[2] / "guest" / "jobs" / "served.py"

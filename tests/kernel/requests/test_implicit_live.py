@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from critpath import flow
-from critpath.record.ftrace.recorder import missing_requirements
+from critpath_record.ftrace.recorder import missing_requirements
 
 if os.geteuid():
     pytest.skip("recording needs root", allow_module_level=True)

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from critpath.record.budget.account import Account
-from critpath.record.budget.laws import Cascade, Global, Spent, Trim, find_level
+from critpath_record.budget.account import Account
+from critpath_record.budget.laws import Cascade, Global, Spent, Trim, find_level
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "evaluation" / "smco"))
 import smco

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from critpath.record.budget.admission import Admission
 from critpath_marks import gate as layout
 from critpath_marks.gate import Gate
 from critpath_marks.sessions import new_session_name
+from critpath_record.budget.admission import Admission
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "played"))
 from budgeted import Switch

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from critpath.errors import UsageError
-from critpath.record import containers
-from critpath.record.containers import resolve_container
 from critpath_marks.sessions import pid_namespace
+from critpath_record import containers
+from critpath_record.containers import resolve_container
 
 if os.geteuid():
     pytest.skip("making pid namespaces needs root", allow_module_level=True)

@@ -12,13 +12,13 @@ from types import ModuleType
 import pytest
 
 from critpath.model import Manifest
-from critpath.record import cleanup, registry
-from critpath.record.cleanup import find_leftovers, remove_leftovers
-from critpath.record.identity import SESSION_VARIABLE
-from critpath.record.manifests import write_manifest
-from critpath.record.recorder import RECORDERS, Leftover, RecorderResult
-from critpath.record.registry import read_entries, register
 from critpath_marks.sessions import new_session_name, pid_namespace
+from critpath_record import cleanup, registry
+from critpath_record.cleanup import find_leftovers, remove_leftovers
+from critpath_record.identity import SESSION_VARIABLE
+from critpath_record.manifests import write_manifest
+from critpath_record.recorder import RECORDERS, Leftover, RecorderResult
+from critpath_record.registry import read_entries, register
 from tests.played.names import dead_name
 
 STAYS = "print(flush=True); input()"
@@ -28,7 +28,7 @@ RECORDS = f"""
 import sys
 from pathlib import Path
 from critpath_marks import sessions
-from critpath.record import registry
+from critpath_record import registry
 registry._ROOT = Path(sys.argv[1])
 registry.register(sessions.new_session_name(), Path(sys.argv[1]) / "inner", "ftrace")
 {STAYS}
@@ -36,7 +36,7 @@ registry.register(sessions.new_session_name(), Path(sys.argv[1]) / "inner", "ftr
 # Asks, from a child's child, whom it would end.
 CLEANS = """
 import json, os, subprocess, sys
-from critpath.record import cleanup
+from critpath_record import cleanup
 if len(sys.argv) > 2:
     sys.exit(subprocess.call([sys.executable, "-c", *sys.argv[2:], sys.argv[1]]))
 print(json.dumps([x.name for x in cleanup._find_processes({sys.argv[1]})]), flush=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from critpath.record.networks import read_networks
+from critpath_record.networks import read_networks
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "hosts"))
 

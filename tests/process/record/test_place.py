@@ -8,8 +8,8 @@ from contextlib import suppress
 import pytest
 
 from critpath.errors import CritpathError, UsageError
-from critpath.record.output import OutputDirectory
-from critpath.record.user import User
+from critpath_record.output import OutputDirectory
+from critpath_record.user import User
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="changes users, which needs root")
 

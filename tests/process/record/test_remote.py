@@ -10,7 +10,7 @@ import pytest
 
 from critpath import __version__
 from critpath.commands import main
-from critpath.record import remote
+from critpath_record import remote
 
 # Runs what ssh was given after the host's name; from `cut` the line is lost once it records.
 SSH = """#!/bin/sh

@@ -11,15 +11,15 @@ import sys
 
 import pytest
 
-from critpath.record.identity import SESSION_VARIABLE
 from critpath_marks.sessions import new_session_name, owner_of
+from critpath_record.identity import SESSION_VARIABLE
 
 ALONE = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
 SCRIPT = """
 import os, subprocess, sys, time
 from pathlib import Path
-from critpath.record import cleanup
-from critpath.record.identity import SESSION_VARIABLE
+from critpath_record import cleanup
+from critpath_record.identity import SESSION_VARIABLE
 from critpath_marks.sessions import owner_of, pid_namespace, start_time
 
 def process(session="", pid=0):

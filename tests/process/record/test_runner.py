@@ -6,10 +6,10 @@ import os
 import signal
 import threading
 
-from critpath.record import runner as module
-from critpath.record.runner import Runner, descendants, find_executable
-from critpath.record.session import subreaper
-from critpath.record.signals import InheritedState, Signals
+from critpath_record import runner as module
+from critpath_record.runner import Runner, descendants, find_executable
+from critpath_record.session import subreaper
+from critpath_record.signals import InheritedState, Signals
 
 
 def test_the_end_is_seen_that_another_thread_hears_of(monkeypatch):

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from critpath.record.scripts import ScriptWatch
+from critpath_record.scripts import ScriptWatch
 
 SECRET = "hunter2"  # noqa: S105 - no password
 

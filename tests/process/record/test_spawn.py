@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from critpath.record._spawn import SpawnError, become_subreaper, collect, spawn
-from critpath.record.runner import shell_code
+from critpath_record._spawn import SpawnError, become_subreaper, collect, spawn
+from critpath_record.runner import shell_code
 
 root = pytest.mark.skipif(os.geteuid() != 0, reason="changes users, which needs root")
 

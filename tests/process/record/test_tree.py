@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from critpath.record import runner
+from critpath_record import runner
 
 
 @pytest.mark.parametrize("handles", [True, False])

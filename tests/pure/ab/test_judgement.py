@@ -13,8 +13,8 @@ from critpath.ab import run as pipeline_ab
 from critpath.ab.judgement import Judge
 from critpath.ab.run import TracedSlots, block_order, judge_again
 from critpath.documents import AbBlock, AbPlan
-from critpath.record.runner import RunResult
 from critpath.report.document.as_json import load_document, to_json
+from critpath_record.runner import RunResult
 
 
 def plan_of(**options) -> AbPlan:
@@ -412,7 +412,7 @@ def recorded(monkeypatch, tmp_path, *, stop=10**6, failing=()):
             code = int(number in failing)
             observe(side, RunResult(9, 0, took + 5, code, False, 0, executed=5, running=took // 2))
 
-    monkeypatch.setattr("critpath.record.session.record", record)
+    monkeypatch.setattr("critpath_record.session.record", record)
     request = request_of(traced=True, max_blocks=20)
     return TracedSlots(request, tmp_path, None), asked
 

@@ -10,8 +10,8 @@ import struct
 import pytest
 
 from critpath.commands import main
-from critpath.record.ftrace import preflight
-from critpath.record.ftrace.marks import MarkRequests
+from critpath_record.ftrace import preflight
+from critpath_record.ftrace.marks import MarkRequests
 from tests.played.names import dead_name
 
 OTHER = 65533  # a user without a name

@@ -12,7 +12,7 @@ from critpath.commands.parser import build_parser
 from critpath.commands.recorded import describe_outcome
 from critpath.commands.settings import WrongValueError, as_name, as_size
 from critpath.model import CpuLoss, Manifest, Run
-from critpath.record.recorder import Outcome, Recording, RecordRequest
+from critpath_record.recorder import Outcome, Recording, RecordRequest
 
 MS = 1_000_000
 
@@ -56,7 +56,7 @@ def recorded(monkeypatch, tmp_path):
         asked.append(request)
         return Outcome(3)
 
-    monkeypatch.setattr("critpath.record.session.record", record)
+    monkeypatch.setattr("critpath_record.session.record", record)
 
     def call(*arguments):
         code = main(["record", *arguments])

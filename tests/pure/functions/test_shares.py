@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath.functions.agent import Shares, find_level
-from critpath.record.budget import laws
+from critpath_record.budget import laws
 
 demands = st.lists(st.floats(0, 1), min_size=1, max_size=40)
 

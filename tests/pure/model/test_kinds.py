@@ -23,8 +23,8 @@ from critpath.model import Kind, State
 from critpath.read.event_names import CALL_EVENTS, KERNEL_EVENTS, SOCKET_EVENTS
 from critpath.read.packets import Damage, PacketBit, PacketColumn
 from critpath.read.program import Code, Role
-from critpath.record.ftrace.ctf_events import Step
 from critpath.text import phrases
+from critpath_record.ftrace.ctf_events import Step
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 PACKAGE: Final = ROOT / "critpath"

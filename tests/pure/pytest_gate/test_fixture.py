@@ -24,10 +24,10 @@ from critpath.commands.parser import build_parser, given_settings
 from critpath.commands.settings import FLYING
 from critpath.model.recording import HOSTS_FORMAT
 from critpath.pytest_gate import gate
-from critpath.record import preflight
-from critpath.record.recorder import Requirement
 from critpath.store import save_paths
 from critpath.store.reading import load_paths
+from critpath_record import preflight
+from critpath_record.recorder import Requirement
 
 pytest_plugins = ["pytester"]
 

@@ -16,7 +16,7 @@ from critpath.model.gaps import BASE, LAYERS, REASONS, Gaps, join_gaps, make_gap
 from critpath.read import gaps as reading
 from critpath.read.gaps import read_gaps
 from critpath.read.manifest import read_manifest
-from critpath.record.manifests import write_manifest
+from critpath_record.manifests import write_manifest
 
 BEGIN, END = 100, 1_000
 MANIFEST = Manifest(

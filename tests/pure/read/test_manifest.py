@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from critpath.errors import UnreadableError
 from critpath.model import CpuLoss, Events, Loss, Manifest, Run
 from critpath.read.manifest import add_counted_losses, open_manifest, read_manifest
-from critpath.record.manifests import write_manifest
+from critpath_record.manifests import write_manifest
 
 WHOLE = Manifest(
     state="complete",

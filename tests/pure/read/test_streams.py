@@ -19,7 +19,7 @@ from critpath.read.packets import PacketColumn
 from critpath.read.streaming import EventStream
 from critpath.read.streams import survey_streams
 from critpath.read.traces import find_traces
-from critpath.record.ftrace.convert import convert
+from critpath_record.ftrace.convert import convert
 
 PUBLIC = (
     "public/bt-tracefile-rotation",

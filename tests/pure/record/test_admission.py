@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from critpath.record.budget.admission import Admission
-from critpath.record.budget.control import Control
-from critpath.record.budget.gaps import Journal
-from critpath.record.budget.programs import ProgramLoop
-from critpath.record.budget.selection import Kinds
 from critpath_marks import gate as layout
 from critpath_marks.channels import _move_high
 from critpath_marks.gate import Gate, kind_number, open_gate
 from critpath_marks.sessions import new_session_name
+from critpath_record.budget.admission import Admission
+from critpath_record.budget.control import Control
+from critpath_record.budget.gaps import Journal
+from critpath_record.budget.programs import ProgramLoop
+from critpath_record.budget.selection import Kinds
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "played"))
 from budgeted import Switch, World

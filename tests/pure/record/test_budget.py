@@ -17,23 +17,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath.commands.settings import WrongValueError, as_budget, split_budget
-from critpath.record.budget import calibrate, natural
-from critpath.record.budget.calibrate import AGAIN, AUTO, NEVER, TABLE, find_costs
-from critpath.record.budget.gaps import (
+from critpath.stats.medians import compare_medians, compare_sides
+from critpath_marks.sessions import new_session_name
+from critpath_record.budget import calibrate, natural
+from critpath_record.budget.calibrate import AGAIN, AUTO, NEVER, TABLE, find_costs
+from critpath_record.budget.gaps import (
     Journal,
     LayerGap,
     finish_gaps,
     join_overlapping,
     read_journal,
 )
-from critpath.record.budget.natural import Neighbours, pool_kinds
-from critpath.record.budget.selection import Kinds
-from critpath.record.flight.dumps import dump_request
-from critpath.record.ftrace.gate import instance_name, split_layers, split_name
-from critpath.record.manifests import initial_manifest, write_manifest
-from critpath.record.recovery import finish_recording
-from critpath.stats.medians import compare_medians, compare_sides
-from critpath_marks.sessions import new_session_name
+from critpath_record.budget.natural import Neighbours, pool_kinds
+from critpath_record.budget.selection import Kinds
+from critpath_record.flight.dumps import dump_request
+from critpath_record.ftrace.gate import instance_name, split_layers, split_name
+from critpath_record.manifests import initial_manifest, write_manifest
+from critpath_record.recovery import finish_recording
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "played"))
 from budgeted import Gate

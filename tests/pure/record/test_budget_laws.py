@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from critpath.record.budget.account import Account, overhead_of, share_of
-from critpath.record.budget.control import BUSIEST, SOFT, Budget, Control, Costs, Reading
-from critpath.record.budget.laws import CONTROLLERS, Trim, find_level, share_fairly
 from critpath.schema.parameters.budget import ACCOUNT
+from critpath_record.budget.account import Account, overhead_of, share_of
+from critpath_record.budget.control import BUSIEST, SOFT, Budget, Control, Costs, Reading
+from critpath_record.budget.laws import CONTROLLERS, Trim, find_level, share_fairly
 
 sys.path.append(str(Path(__file__).resolve().parents[3] / "evaluation/simulation"))
 import budget as simulation

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from critpath.record.budget import loop, natural
-from critpath.record.budget.loop import BusyTimes
 from critpath.schema.parameters.budget import CONTROL
+from critpath_record.budget import loop, natural
+from critpath_record.budget.loop import BusyTimes
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "played"))
 from budgeted import NS, VOLUME, World

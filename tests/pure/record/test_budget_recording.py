@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from critpath.record.budget import admission, gaps, loop, natural, programs
-from critpath.record.budget.control import Budget
-from critpath.record.ftrace import budget as module
-from critpath.record.ftrace import drain
-from critpath.record.ftrace.recorder import finish_killed
-from critpath.record.recorder import RecorderResult
+from critpath_record.budget import admission, gaps, loop, natural, programs
+from critpath_record.budget.control import Budget
+from critpath_record.ftrace import budget as module
+from critpath_record.ftrace import drain
+from critpath_record.ftrace.recorder import finish_killed
+from critpath_record.recorder import RecorderResult
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "played"))
 from budgeted import Busy

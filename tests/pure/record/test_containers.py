@@ -7,8 +7,8 @@ import os
 import pytest
 
 from critpath.errors import UsageError
-from critpath.record.containers import resolve_container
 from critpath_marks.sessions import pid_namespace
+from critpath_record.containers import resolve_container
 
 
 @pytest.mark.parametrize("name", ["", " ", "99999999999999", "4294967295", "pid:[1]", "../etc"])

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from critpath.record.counts import groups
-from critpath.record.counts.attach import ProgramCounts, assemble
-from critpath.record.counts.events import Counted
+from critpath_record.counts import groups
+from critpath_record.counts.attach import ProgramCounts, assemble
+from critpath_record.counts.events import Counted
 
 
 def test_rows_of_many_processors_are_added_up():

@@ -21,28 +21,28 @@ from hypothesis import strategies as st
 
 from critpath.commands.top import Ended, Screen, label_rows, percentile
 from critpath.errors import UsageError
-from critpath.record.budget.calibrate import TABLE
-from critpath.record.budget.control import Budget, Control, Reading
-from critpath.record.budget.gaps import read_journal
-from critpath.record.flight import live as live_module
-from critpath.record.flight import memory, state
-from critpath.record.flight.conditions import CONDITIONS, Condition
-from critpath.record.flight.dumps import (
+from critpath.units import NS_PER_S
+from critpath_marks.sessions import new_session_name
+from critpath_record.budget.calibrate import TABLE
+from critpath_record.budget.control import Budget, Control, Reading
+from critpath_record.budget.gaps import read_journal
+from critpath_record.flight import live as live_module
+from critpath_record.flight import memory, state
+from critpath_record.flight.conditions import CONDITIONS, Condition
+from critpath_record.flight.dumps import (
     Dump,
     Trigger,
     dump_request,
     find_dumps,
     remove_oldest,
 )
-from critpath.record.flight.live import MARKER, PROCESS, Formats, LiveExecutions
-from critpath.record.flight.memory import Held, Loss, MarkPages, MemoryJournal
-from critpath.record.flight.pages import HEAD, cut, cut_page, is_empty
-from critpath.record.flight.service import Refusals
-from critpath.record.flight.state import prepare_directory
-from critpath.record.ftrace._pages import list_records
-from critpath.record.ftrace.ctf_writer import read_stats
-from critpath.units import NS_PER_S
-from critpath_marks.sessions import new_session_name
+from critpath_record.flight.live import MARKER, PROCESS, Formats, LiveExecutions
+from critpath_record.flight.memory import Held, Loss, MarkPages, MemoryJournal
+from critpath_record.flight.pages import HEAD, cut, cut_page, is_empty
+from critpath_record.flight.service import Refusals
+from critpath_record.flight.state import prepare_directory
+from critpath_record.ftrace._pages import list_records
+from critpath_record.ftrace.ctf_writer import read_stats
 
 # Conditions
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from critpath.record.flight import service
-from critpath.record.flight.live import MARKER
+from critpath_record.flight import service
+from critpath_record.flight.live import MARKER
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "played"))
 from flown import Flown

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from critpath.errors import UsageError
-from critpath.record import functions
-from critpath.record.functions import FILE, RAW, FunctionFiles, convert_functions, with_agent
-from critpath.record.scripts import split_python
+from critpath_record import functions
+from critpath_record.functions import FILE, RAW, FunctionFiles, convert_functions, with_agent
+from critpath_record.scripts import split_python
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from critpath.model.containers import ControlGroup
-from critpath.record.group_names import GroupNames, RuntimeFiles
+from critpath_record.group_names import GroupNames, RuntimeFiles
 
 ID = "3f" * 32
 OTHER = "a7" * 32

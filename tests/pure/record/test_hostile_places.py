@@ -15,14 +15,14 @@ import pytest
 
 from critpath.errors import CritpathError
 from critpath.model import Manifest
-from critpath.record.cleanup import remove_leftovers
-from critpath.record.lttng.program import trusted_program
-from critpath.record.manifests import write_manifest
-from critpath.record.output import OutputDirectory
-from critpath.record.recorder import RECORDERS
-from critpath.record.recovery import finish_recording
-from critpath.record.registry import read_entries, register
-from critpath.record.user import User
+from critpath_record.cleanup import remove_leftovers
+from critpath_record.lttng.program import trusted_program
+from critpath_record.manifests import write_manifest
+from critpath_record.output import OutputDirectory
+from critpath_record.recorder import RECORDERS
+from critpath_record.recovery import finish_recording
+from critpath_record.registry import read_entries, register
+from critpath_record.user import User
 from tests.played.names import dead_name
 
 SESSION = "critpath-1-2-3-00000000"
@@ -247,7 +247,7 @@ def test_a_manifest_names_no_module(tmp_path):
     """Its recorder's name is looked up among those that there are."""
     assert set(RECORDERS) == {"counts", "ftrace", "lttng"}
     (tmp_path / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
-    for number, name in enumerate(("evil", "../evil", "critpath.record.workload", "os")):
+    for number, name in enumerate(("evil", "../evil", "critpath_record.workload", "os")):
         out = unfinished(tmp_path / f"out{number}", dead_name())
         document = json.loads((out / "critpath.json").read_text())
         document["recorder"] = {"name": name, "format": "evil", "version": "$(touch ran)"}

@@ -16,14 +16,14 @@ from critpath import untrusted
 from critpath.errors import CritpathError
 from critpath.model import CpuLoss, Manifest, Run
 from critpath.model.recording import MANIFEST_BYTES, MANIFEST_RUNS, Script
-from critpath.record import cleanup, registry
-from critpath.record.cleanup import find_leftovers, remove_leftovers
-from critpath.record.manifests import RUNS, manifest_to_json, read_manifest, write_manifest
-from critpath.record.recorder import RECORDERS, Leftover, RecorderResult
-from critpath.record.recovery import _is_mine, finish_recording
-from critpath.record.registry import read_entries, register
 from critpath.untrusted import load_json
 from critpath_marks.sessions import new_session_name
+from critpath_record import cleanup, registry
+from critpath_record.cleanup import find_leftovers, remove_leftovers
+from critpath_record.manifests import RUNS, manifest_to_json, read_manifest, write_manifest
+from critpath_record.recorder import RECORDERS, Leftover, RecorderResult
+from critpath_record.recovery import _is_mine, finish_recording
+from critpath_record.registry import read_entries, register
 from tests.played.names import dead_name
 
 

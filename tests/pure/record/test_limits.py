@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
-from critpath.record import limits as module
-from critpath.record.counts import groups
-from critpath.record.limits import Limits
+from critpath_record import limits as module
+from critpath_record.counts import groups
+from critpath_record.limits import Limits
 
 SECOND = 1_000_000_000
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from critpath.model import Manifest, Run
-from critpath.record.manifests import write_manifest
+from critpath_record.manifests import write_manifest
 
 
 @pytest.mark.parametrize("lost", [0, 4, 5])

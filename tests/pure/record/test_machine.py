@@ -8,10 +8,10 @@ import numpy as np
 
 from critpath.detect.comparability import machine_differences
 from critpath.model import CriticalPaths, Executions, PathSet, summarize_machine
-from critpath.record import machine as module
-from critpath.record.machine import Machine, make_probes
 from critpath.schema.environment import read_machine
 from critpath.text.notes import word_all
+from critpath_record import machine as module
+from critpath_record.machine import Machine, make_probes
 
 
 def path_set(**summary) -> PathSet:

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from critpath.model import Manifest
 from critpath.read.manifest import find_addresses
-from critpath.record.manifests import end_facts, host_facts
-from critpath.record.networks import network_facts
-from critpath.record.profiles import records_network
+from critpath_record.manifests import end_facts, host_facts
+from critpath_record.networks import network_facts
+from critpath_record.profiles import records_network
 
 TRIE = """Main:
   +-- 0.0.0.0/0 3 0 5

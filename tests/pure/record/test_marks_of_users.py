@@ -15,11 +15,11 @@ import pytest
 from critpath.errors import CritpathError, UsageError
 from critpath.read.event_names import KERNEL_EVENTS
 from critpath.read.traces import read_events
-from critpath.record.cleanup import remove_leftovers
-from critpath.record.ftrace import marks
-from critpath.record.ftrace.recorder import FtraceRecorder, find_leftovers
-from critpath.record.recorder import RecorderSettings
-from critpath.record.user import User, mark_users
+from critpath_record.cleanup import remove_leftovers
+from critpath_record.ftrace import marks
+from critpath_record.ftrace.recorder import FtraceRecorder, find_leftovers
+from critpath_record.recorder import RecorderSettings
+from critpath_record.user import User, mark_users
 
 NOBODY, OTHER = 65534, 65533
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from critpath.record.messages import (
+from critpath_record.messages import (
     HEADERS,
     LABEL,
     WINDOW,

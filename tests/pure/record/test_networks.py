@@ -6,7 +6,7 @@ import struct
 
 from critpath.model import Manifest
 from critpath.read.manifest import find_bridges, find_device_kinds
-from critpath.record.networks import describe_device, read_networks
+from critpath_record.networks import describe_device, read_networks
 
 
 def attribute(kind, data):

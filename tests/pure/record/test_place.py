@@ -9,11 +9,11 @@ import stat
 import pytest
 
 from critpath.errors import CritpathError, UsageError
-from critpath.record import user as user_module
-from critpath.record.dirfd import open_dir
-from critpath.record.manifests import link_tree
-from critpath.record.output import OutputDirectory
-from critpath.record.user import User, hand_over_fd
+from critpath_record import user as user_module
+from critpath_record.dirfd import open_dir
+from critpath_record.manifests import link_tree
+from critpath_record.output import OutputDirectory
+from critpath_record.user import User, hand_over_fd
 from tests.played.programs import play_programs
 
 SESSION = "critpath-1-2-3-00000000"

@@ -9,7 +9,7 @@ import pytest
 from critpath.errors import CritpathError
 from critpath.read.event_names import KERNEL_EVENTS
 from critpath.read.traces import read_events
-from critpath.record.ftrace.tracefs import Instance
+from critpath_record.ftrace.tracefs import Instance
 
 
 def test_all_that_is_played_is_recorded_drained_and_converted(played, tmp_path):

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from critpath.record import registry
-from critpath.record.registry import Entry, read_entries, register, unregister
 from critpath_marks.sessions import new_session_name
+from critpath_record import registry
+from critpath_record.registry import Entry, read_entries, register, unregister
 from tests.played.processes import Clock
 
 

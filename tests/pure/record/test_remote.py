@@ -15,8 +15,8 @@ from critpath import __version__
 from critpath.commands import main
 from critpath.commands import record as verb
 from critpath.errors import UsageError
-from critpath.record import remote
-from critpath.record.remote import RemoteRequest, directory_of, unpack
+from critpath_record import remote
+from critpath_record.remote import RemoteRequest, directory_of, unpack
 from tests.played.hosts import MANIFEST, PlayedHost, PlayedNetwork
 from tests.played.processes import Clock
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from critpath.record.scripts import name_script, read_script
+from critpath_record.scripts import name_script, read_script
 
 SECRET = "hunter2"  # noqa: S105 - no password
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from critpath.record.sockets import LISTEN, parse_inet, parse_unix, scan_sockets
+from critpath_record.sockets import LISTEN, parse_inet, parse_unix, scan_sockets
 
 FOUR = b"""\
   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from critpath.errors import CritpathError
-from critpath.record.flight import triggers as module
-from critpath.record.flight.conditions import Condition
-from critpath.record.flight.live import MARKER, PROCESS, Execution
-from critpath.record.flight.triggers import Triggers
+from critpath_record.flight import triggers as module
+from critpath_record.flight.conditions import Condition
+from critpath_record.flight.live import MARKER, PROCESS, Execution
+from critpath_record.flight.triggers import Triggers
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "played"))
 from played_time import PlayedTime, play_time

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from critpath.record.budget.account import share_of
-from critpath.record.budget.selection import Kinds
+from critpath_record.budget.account import share_of
+from critpath_record.budget.selection import Kinds
 
 sys.path.append(str(Path(__file__).resolve().parents[3] / "evaluation/simulation"))
 import whole_executions as simulation

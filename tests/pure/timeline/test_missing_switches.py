@@ -20,7 +20,6 @@ from wild import gapped_events, on_two_hosts, wild_events
 from critpath.model import EventChunk, Kind, Loss
 from critpath.read.event_names import KERNEL_EVENTS
 from critpath.read.traces import read_events
-from critpath.record.ftrace.convert import convert
 from critpath.schema.environment import Environment
 from critpath.timeline.missing_switches import (
     MissingSwitches,
@@ -28,6 +27,7 @@ from critpath.timeline.missing_switches import (
     repair_switches,
 )
 from critpath.timeline.replay import replay
+from critpath_record.ftrace.convert import convert
 
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
 SWITCH, WAKING = Kind.SWITCH, Kind.WAKING

@@ -20,8 +20,8 @@ from critpath.model import EventRequest, Kind, Loss, Manifest
 from critpath.read.manifest import add_counted_losses
 from critpath.read.streaming import EventStream
 from critpath.read.traces import find_traces
-from critpath.record.manifests import read_manifest
-from critpath.record.profiles import profile_events
+from critpath_record.manifests import read_manifest
+from critpath_record.profiles import profile_events
 
 SOURCE = Path(__file__).with_name("numbered.c")
 CALL = (EventRequest(Kind.OTHER, ("syscall_entry_lseek",), (("fd",), ("offset",), ("whence",))),)

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from critpath.record.ftrace.convert import convert
-from critpath.record.ftrace.ctf_events import compile_event
-from critpath.record.ftrace.formats import read_format
+from critpath_record.ftrace.convert import convert
+from critpath_record.ftrace.ctf_events import compile_event
+from critpath_record.ftrace.formats import read_format
 
 pytestmark = pytest.mark.xdist_group("kernel")
 

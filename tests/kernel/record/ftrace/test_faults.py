@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from critpath.record.ftrace.preflight import missing_requirements
-from critpath.record.recorder import RecorderSettings
+from critpath_record.ftrace.preflight import missing_requirements
+from critpath_record.recorder import RecorderSettings
 
 sys.path.insert(0, str(Path(__file__).parent))
 import faulty

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from critpath.record.ftrace.hands import Watch
-from critpath.record.ftrace.preflight import missing_requirements
-from critpath.record.ftrace.recorder import FtraceRecorder
-from critpath.record.ftrace.tracefs import Instance
-from critpath.record.recorder import RecorderSettings
 from critpath_marks.sessions import new_session_name
+from critpath_record.ftrace.hands import Watch
+from critpath_record.ftrace.preflight import missing_requirements
+from critpath_record.ftrace.recorder import FtraceRecorder
+from critpath_record.ftrace.tracefs import Instance
+from critpath_record.recorder import RecorderSettings
 
 HINDERED = [o.what for o in missing_requirements(RecorderSettings("", Path())) if o.fatal]
 pytestmark = [

@@ -14,11 +14,11 @@ from critpath.errors import CritpathError
 from critpath.model import Kind
 from critpath.read.event_names import KERNEL_EVENTS
 from critpath.read.traces import read_events
-from critpath.record.ftrace import tracefs
-from critpath.record.ftrace.preflight import missing_requirements
-from critpath.record.ftrace.recorder import open_recorder
-from critpath.record.recorder import RecorderSettings
 from critpath_marks.sessions import new_session_name
+from critpath_record.ftrace import tracefs
+from critpath_record.ftrace.preflight import missing_requirements
+from critpath_record.ftrace.recorder import open_recorder
+from critpath_record.recorder import RecorderSettings
 
 HINDERED = [o.what for o in missing_requirements(RecorderSettings("", Path())) if o.fatal]
 pytestmark = [

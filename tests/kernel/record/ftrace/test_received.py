@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 from critpath.errors import CritpathError
-from critpath.record import messages, registry
-from critpath.record.ftrace import received as module
-from critpath.record.ftrace.cleanup import find_leftovers
-from critpath.record.ftrace.preflight import missing_requirements
-from critpath.record.ftrace.received import ROW, ReceivedLabels, read_labels
-from critpath.record.ftrace.recorder import finish_killed, open_recorder
-from critpath.record.recorder import LABELS_FROM, RecorderSettings
 from critpath_marks.sessions import new_session_name
+from critpath_record import messages, registry
+from critpath_record.ftrace import received as module
+from critpath_record.ftrace.cleanup import find_leftovers
+from critpath_record.ftrace.preflight import missing_requirements
+from critpath_record.ftrace.received import ROW, ReceivedLabels, read_labels
+from critpath_record.ftrace.recorder import finish_killed, open_recorder
+from critpath_record.recorder import LABELS_FROM, RecorderSettings
 
 HINDERED = [o.what for o in missing_requirements(RecorderSettings("", Path())) if o.fatal]
 try:
@@ -124,9 +124,9 @@ def test_a_recording_has_labels_of_the_messages_that_it_has(tmp_path, rows):
 KILLED = """
 import os, signal, socket, sys
 from pathlib import Path
-from critpath.record import registry
-from critpath.record.ftrace.recorder import open_recorder
-from critpath.record.recorder import RecorderSettings
+from critpath_record import registry
+from critpath_record.ftrace.recorder import open_recorder
+from critpath_record.recorder import RecorderSettings
 from critpath_marks.sessions import new_session_name
 session = new_session_name()
 registry._ROOT = Path(sys.argv[2])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from critpath.record.stacks.sources import find_obstacles
+from critpath_record.stacks.sources import find_obstacles
 
 pytestmark = pytest.mark.usefixtures("traceable")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from critpath.record.stacks.sources import find_obstacles
+from critpath_record.stacks.sources import find_obstacles
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "played"))
 from pythons import find_pythons

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from critpath.record.counts.groups import find_root
-from critpath.record.stacks._sampler import Sampler, find_line
-from critpath.record.stacks.interpreters import LAYOUTS, Unreadable, find_interpreter
-from critpath.record.stacks.samples import SamplesSource
-from critpath.record.stacks.sources import StackRequest
-from critpath.record.stacks.unwind import ROW, SAMPLE
+from critpath_record.counts.groups import find_root
+from critpath_record.stacks._sampler import Sampler, find_line
+from critpath_record.stacks.interpreters import LAYOUTS, Unreadable, find_interpreter
+from critpath_record.stacks.samples import SamplesSource
+from critpath_record.stacks.sources import StackRequest
+from critpath_record.stacks.unwind import ROW, SAMPLE
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "played"))
 from pythons import find_python
@@ -393,7 +393,7 @@ def test_what_is_no_python_has_none(start, wait_for, tmp_path):
 
 
 def test_a_version_that_nobody_knows_is_named(start, monkeypatch, tmp_path):
-    monkeypatch.setattr("critpath.record.stacks.interpreters.LAYOUTS", {(3, 12): LAYOUTS[3, 12]})
+    monkeypatch.setattr("critpath_record.stacks.interpreters.LAYOUTS", {(3, 12): LAYOUTS[3, 12]})
     python = find_python(10) or find_python(11)
     if python is None:
         pytest.skip("no such Python here")

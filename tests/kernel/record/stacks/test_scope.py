@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from critpath.record.counts.groups import find_root
-from critpath.record.stacks.sources import find_obstacles
+from critpath_record.counts.groups import find_root
+from critpath_record.stacks.sources import find_obstacles
 
 pytestmark = pytest.mark.usefixtures("traceable")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from critpath.errors import CritpathError
-from critpath.record.ftrace.convert import convert
+from critpath_record.ftrace.convert import convert
 
 ARCHIVE = Path(__file__).resolve().parents[4] / "fixtures" / "ftrace-raw" / "minimal.tar.xz"
 

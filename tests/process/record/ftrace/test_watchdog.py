@@ -9,14 +9,14 @@ import textwrap
 
 import pytest
 
-from critpath.record.ftrace import tracefs
-from critpath.record.ftrace.tracefs import TracingWatchdog
+from critpath_record.ftrace import tracefs
+from critpath_record.ftrace.tracefs import TracingWatchdog
 
 # A recorder that is killed, or dismisses who watches; it says when that one is there.
 RECORDER = textwrap.dedent("""
     import os, sys
     from pathlib import Path
-    from critpath.record.ftrace import tracefs
+    from critpath_record.ftrace import tracefs
     watch = tracefs.TracingWatchdog(tracefs.Instance(Path(sys.argv[1])))
     if sys.argv[2] == "killed":
         os.kill(os.getpid(), 9)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from critpath.record.stacks import unwind
+from critpath_record.stacks import unwind
 
 SOURCE = "int f(int x)\n{\n  return x * 7;\n}\nint main(void) { return f(3); }\n"
 

@@ -19,11 +19,11 @@ import pytest
 from critpath.errors import CritpathError
 from critpath.model import CpuLoss, EventRequest, Kind
 from critpath.read.traces import read_events
-from critpath.record.ftrace import _pages
-from critpath.record.ftrace import convert as module
-from critpath.record.ftrace.convert import convert, count_marks, gathering_programs
-from critpath.record.ftrace.ctf_events import compile_event
-from critpath.record.ftrace.formats import read_format
+from critpath_record.ftrace import _pages
+from critpath_record.ftrace import convert as module
+from critpath_record.ftrace.convert import convert, count_marks, gathering_programs
+from critpath_record.ftrace.ctf_events import compile_event
+from critpath_record.ftrace.formats import read_format
 
 ROOT = Path(__file__).resolve().parents[4]
 ARCHIVE = ROOT / "fixtures" / "ftrace-raw" / "minimal.tar.xz"

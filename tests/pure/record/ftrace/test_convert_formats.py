@@ -7,9 +7,9 @@ import re
 import pytest
 
 from critpath.errors import CritpathError
-from critpath.record.ftrace.ctf_events import Step, compile_event
-from critpath.record.ftrace.events import LTTNG_NAMES, lttng_name
-from critpath.record.ftrace.formats import read_format
+from critpath_record.ftrace.ctf_events import Step, compile_event
+from critpath_record.ftrace.events import LTTNG_NAMES, lttng_name
+from critpath_record.ftrace.formats import read_format
 
 COMMON = """\
 name: {name}

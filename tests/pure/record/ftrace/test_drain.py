@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from critpath.errors import CritpathError
-from critpath.record.ftrace import cleanup, drain
-from critpath.record.ftrace import raw as raws
-from critpath.record.ftrace.drain import Drain
-from critpath.record.ftrace.gate import LAYERS, instance_name
-from critpath.record.ftrace.recorder import FtraceRecorder, find_leftovers, finish_killed
-from critpath.record.ftrace.tracefs import Instance
-from critpath.record.recorder import RecorderSettings
-from critpath.record.registry import register
+from critpath_record.ftrace import cleanup, drain
+from critpath_record.ftrace import raw as raws
+from critpath_record.ftrace.drain import Drain
+from critpath_record.ftrace.gate import LAYERS, instance_name
+from critpath_record.ftrace.recorder import FtraceRecorder, find_leftovers, finish_killed
+from critpath_record.ftrace.tracefs import Instance
+from critpath_record.recorder import RecorderSettings
+from critpath_record.registry import register
 
 PAGE = 4096
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from critpath.errors import CritpathError
-from critpath.record.budget.control import SOFT, TRACING_ON
-from critpath.record.ftrace.gate import Layer
 from critpath_marks.sessions import new_session_name
+from critpath_record.budget.control import SOFT, TRACING_ON
+from critpath_record.ftrace.gate import Layer
 
 EVENTS = ("sched/sched_switch", "sched/sched_waking", "irq/softirq_entry")
 TRIGGER = "events/sched/sched_kthread_stop/trigger"

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from critpath.record.ftrace.hands import Watch, _join_touches, _Touch, find_missing_beats
-from critpath.record.ftrace.tracefs import Instance
+from critpath_record.ftrace.hands import Watch, _join_touches, _Touch, find_missing_beats
+from critpath_record.ftrace.tracefs import Instance
 
 SWITCH = "sched/sched_switch"
 # What a hand writes, whether it undoes it, and what is said.

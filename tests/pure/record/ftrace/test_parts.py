@@ -9,26 +9,26 @@ from pathlib import Path
 import pytest
 
 from critpath.errors import CritpathError, UnreadableError, UsageError
-from critpath.record import profiles
-from critpath.record.ftrace import preflight as obstacle_module
-from critpath.record.ftrace import raw as raws
-from critpath.record.ftrace import tracefs
-from critpath.record.ftrace.cleanup import find_leftovers
-from critpath.record.ftrace.drain import parse_cpus, watermark
-from critpath.record.ftrace.events import (
+from critpath.schema.ways import way_of_requests
+from critpath_marks.sessions import new_session_name
+from critpath_record import profiles
+from critpath_record.ftrace import preflight as obstacle_module
+from critpath_record.ftrace import raw as raws
+from critpath_record.ftrace import tracefs
+from critpath_record.ftrace.cleanup import find_leftovers
+from critpath_record.ftrace.drain import parse_cpus, watermark
+from critpath_record.ftrace.events import (
     abbreviate_groups,
     find_net_devices,
     find_timer_functions,
     lttng_name,
     select_events,
 )
-from critpath.record.ftrace.preflight import buffer_bytes, missing_requirements
-from critpath.record.ftrace.recorder import scan_cgroups
-from critpath.record.ftrace.tracefs import scan_threads
-from critpath.record.profiles import ProfileEvents, profile_events, profile_names, profile_path
-from critpath.record.recorder import RecorderSettings
-from critpath.schema.ways import way_of_requests
-from critpath_marks.sessions import new_session_name
+from critpath_record.ftrace.preflight import buffer_bytes, missing_requirements
+from critpath_record.ftrace.recorder import scan_cgroups
+from critpath_record.ftrace.tracefs import scan_threads
+from critpath_record.profiles import ProfileEvents, profile_events, profile_names, profile_path
+from critpath_record.recorder import RecorderSettings
 
 KERNEL = (
     *("sched/sched_switch", "sched/sched_waking", "sched/sched_process_fork", "sched/sched_wakeup"),

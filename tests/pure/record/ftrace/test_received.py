@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from critpath.errors import CritpathError
-from critpath.record import messages
-from critpath.record.ftrace import received as module
-from critpath.record.ftrace.received import ROW, ReceivedLabels, assemble, read_labels
-from critpath.record.recorder import LABELS_FROM
+from critpath_record import messages
+from critpath_record.ftrace import received as module
+from critpath_record.ftrace.received import ROW, ReceivedLabels, assemble, read_labels
+from critpath_record.recorder import LABELS_FROM
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 HEADERS = f"X-Filler: {'x' * 300}\r\ntraceparent: 00-{TRACE}-00f067aa0ba902b7-01\r\n\r\n"
@@ -148,7 +148,7 @@ def test_a_kernel_that_refuses_the_program_is_named(tmp_path, monkeypatch, numbe
     def refuse(*_):
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr("critpath.record.bpf.call", refuse)
+    monkeypatch.setattr("critpath_record.bpf.call", refuse)
     monkeypatch.setattr(module.platform, "machine", lambda: "x86_64")
     with pytest.raises(CritpathError, match=said) as refused:
         ReceivedLabels(tmp_path / "labels", headers=False)

@@ -14,18 +14,18 @@ from critpath.errors import CritpathError, UsageError
 from critpath.model import EventRequest, Kind
 from critpath.read.event_names import KERNEL_EVENTS
 from critpath.read.traces import read_events
-from critpath.record import profiles, registry
-from critpath.record.ftrace import drain, tracefs
-from critpath.record.ftrace import recorder as module
-from critpath.record.ftrace.recorder import (
+from critpath_marks.sessions import new_session_name
+from critpath_record import profiles, registry
+from critpath_record.ftrace import drain, tracefs
+from critpath_record.ftrace import recorder as module
+from critpath_record.ftrace.recorder import (
     FtraceRecorder,
     find_leftovers,
     finish_killed,
     open_recorder,
 )
-from critpath.record.recorder import RecorderSettings, UnfinishedError
-from critpath.record.registry import register
-from critpath_marks.sessions import new_session_name
+from critpath_record.recorder import RecorderSettings, UnfinishedError
+from critpath_record.registry import register
 
 PROFILE = """<?xml version="1.0" encoding="UTF-8"?>
 <sessions><session><name>x</name><domains><domain><type>KERNEL</type><channels><channel>

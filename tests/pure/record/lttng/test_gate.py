@@ -13,16 +13,16 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from critpath.errors import CritpathError
-from critpath.record.budget import gaps as gaps_module
-from critpath.record.budget import loop as loop_module
-from critpath.record.budget.control import Budget
-from critpath.record.ftrace import budget as budget_module
-from critpath.record.lttng import gate as gate_module
-from critpath.record.lttng import recorder as recorder_module
-from critpath.record.lttng.gate import LttngBudget, SessionGate, Tracker, find_daemons
-from critpath.record.lttng.recorder import find_leftovers, finish_killed, open_recorder
-from critpath.record.recorder import RecorderSettings
 from critpath_marks import sessions
+from critpath_record.budget import gaps as gaps_module
+from critpath_record.budget import loop as loop_module
+from critpath_record.budget.control import Budget
+from critpath_record.ftrace import budget as budget_module
+from critpath_record.lttng import gate as gate_module
+from critpath_record.lttng import recorder as recorder_module
+from critpath_record.lttng.gate import LttngBudget, SessionGate, Tracker, find_daemons
+from critpath_record.lttng.recorder import find_leftovers, finish_killed, open_recorder
+from critpath_record.recorder import RecorderSettings
 from tests.played.names import dead_name
 from tests.played.processes import Clock
 from tests.pure.record.lttng.test_recorder import unfinished

@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from critpath.record.lttng import preflight as module
-from critpath.record.lttng.preflight import missing_requirements
+from critpath_record.lttng import preflight as module
+from critpath_record.lttng.preflight import missing_requirements
 
 _MODULE_CAPABILITY = 1 << 16
 

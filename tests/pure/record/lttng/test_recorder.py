@@ -11,18 +11,18 @@ import pytest
 from critpath.errors import CritpathError, UsageError
 from critpath.model import Manifest
 from critpath.model.recording import RECORDING
-from critpath.record.lttng import program
-from critpath.record.lttng import recorder as recorder_module
-from critpath.record.lttng.daemon import start_daemon
-from critpath.record.lttng.recorder import (
+from critpath_marks import sessions
+from critpath_record.lttng import program
+from critpath_record.lttng import recorder as recorder_module
+from critpath_record.lttng.daemon import start_daemon
+from critpath_record.lttng.recorder import (
     find_leftovers,
     finish_killed,
     missing_requirements,
     open_recorder,
 )
-from critpath.record.manifests import write_manifest
-from critpath.record.recorder import RecorderSettings, UnfinishedError
-from critpath_marks import sessions
+from critpath_record.manifests import write_manifest
+from critpath_record.recorder import RecorderSettings, UnfinishedError
 from tests.played.names import dead_name
 
 ENOUGH = {"sched_switch", "sched_waking", "lttng_logger"}

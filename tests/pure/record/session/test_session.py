@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from critpath.errors import CritpathError
-from critpath.record import session as choose
-from critpath.record._spawn import SpawnError
-from critpath.record.recorder import RecorderSettings
 from critpath_marks.sessions import owner_of
+from critpath_record import session as choose
+from critpath_record._spawn import SpawnError
+from critpath_record.recorder import RecorderSettings
 from tests.played.session import STAYS
 
 

@@ -10,10 +10,10 @@ from types import SimpleNamespace
 import pytest
 
 from critpath.model import CpuLoss, Manifest
-from critpath.record.manifests import read_manifest
-from critpath.record.recorder import RecorderResult, RecordRequest
-from critpath.record.session import _Session
-from critpath.record.signals import InheritedState, Signals, StopRequested
+from critpath_record.manifests import read_manifest
+from critpath_record.recorder import RecorderResult, RecordRequest
+from critpath_record.session import _Session
+from critpath_record.signals import InheritedState, Signals, StopRequested
 from tests.played.session import STAYS
 
 INT, TERM, HUP = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
@@ -125,7 +125,7 @@ def test_the_second_ends_at_once(session):
 
 def test_one_request_that_comes_twice_is_one(monkeypatch):
     now, said = [100.0], []
-    monkeypatch.setattr("critpath.record.signals.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr("critpath_record.signals.time", SimpleNamespace(monotonic=lambda: now[0]))
     signals = Signals(SimpleNamespace(ignored=frozenset()), said.append)
     request = SimpleNamespace(si_signo=TERM)
     assert signals.note(request)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from critpath.record.stacks.descriptors import (
+from critpath_record.stacks.descriptors import (
     Descriptors,
     Named,
     address_name,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import socket
 
-from critpath.record.stacks.descriptors import Named
-from critpath.record.stacks.files import Arguments, _open_now, name_sockets, real_names
+from critpath_record.stacks.descriptors import Named
+from critpath_record.stacks.files import Arguments, _open_now, name_sockets, real_names
 
 
 def test_what_this_process_has_open(tmp_path):

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from critpath.record.stacks._sampler import Sampler, find_line
-from critpath.record.stacks.interpreters import LAYOUTS, published_layout
-from critpath.record.stacks.unwind import SAMPLE
+from critpath_record.stacks._sampler import Sampler, find_line
+from critpath_record.stacks.interpreters import LAYOUTS, published_layout
+from critpath_record.stacks.unwind import SAMPLE
 
 PERIOD = 5_000_000
 

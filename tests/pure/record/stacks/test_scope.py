@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from critpath.errors import UsageError
-from critpath.record.stacks.sources import find_scope
+from critpath_record.stacks.sources import find_scope
 
 
 def test_a_command_has_its_own_unless_the_machine_is_asked_for():

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from critpath.record.stacks import unwind
-from critpath.record.stacks.perf import PerfSource
-from critpath.record.stacks.sources import StackRequest
-from critpath.record.stacks.unwind import ROW, RUN, SLEEP, WAKE, read_perf, write_frames
+from critpath_record.stacks import unwind
+from critpath_record.stacks.perf import PerfSource
+from critpath_record.stacks.sources import StackRequest
+from critpath_record.stacks.unwind import ROW, RUN, SLEEP, WAKE, read_perf, write_frames
 
 PRINTED = """ 12/13 100.000000005:   sched:sched_switch: prev_comm=app prev_pid=13 prev_state=S
 \t           cf545 clock_nanosleep@GLIBC_2.2.5+0x65 (/nowhere/libc.so.6)

@@ -1,0 +1,232 @@
+"""What an event costs here: measured at the start by two own threads, or as it was before."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import math
+import os
+import platform
+import secrets
+import stat
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+from critpath.untrusted import load_json
+from critpath_record._pulse import measure_calls, measure_turns
+from critpath_record.budget.control import SOFT, TRACING_ON, TRACKER, Costs
+from critpath_record.budget.loop import Gate
+from critpath_record.dirfd import open_dir
+
+AUTO, AGAIN, NEVER = "auto", "again", "off"
+
+# Where nothing was measured: more than was seen on any machine that is not emulated (ns).
+TABLE: Final = Costs(
+    events=dict.fromkeys(("base", "syscalls", "network", "full"), 450.0),
+    closed={
+        name: {SOFT: soft, TRACKER: soft, TRACING_ON: 100.0}
+        for name, soft in (("base", 25.0), ("syscalls", 60.0), ("network", 30.0), ("full", 60.0))
+    },
+    interval=1.0,
+    measured=False,
+)
+_TURNS, _CALLS = 150, 1500  # of a block: one to two ms
+_BLOCKS: Final = 20  # of each state, at least
+_MOST_SECONDS: Final = 0.3
+_MOST_NS, _WIDEST = 20_000, 0.4  # emulated machines are slow
+_DAYS: Final = 30
+_VERSION: Final = 1
+_ROOTS_CACHE: Final = Path("/var/cache/critpath")
+_LARGEST: Final = 1 << 20  # bytes of the file
+
+
+def cache_place(environment: Mapping[str, str] = os.environ) -> Path:
+    """Return the file of what was measured before.
+
+    Root's lies where no variable leads: sudo may hand on the user's, and the user may have put
+    a link there.
+    """
+    if os.geteuid() == 0:
+        return _ROOTS_CACHE / "costs.json"
+    home = environment.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111
+    return Path(home) / "critpath" / "costs.json"
+
+
+def machine_key(cpu_model: str, layers: Sequence[str]) -> str:
+    """Return what costs depend on."""
+    return f"{_VERSION} {platform.release()} {cpu_model} mono {' '.join(layers)}"
+
+
+def find_costs(
+    choice: str,
+    gates: Sequence[Gate],
+    cpu: int,
+    cpu_model: str,
+    place: Path | None = None,
+    measure: Callable[[Sequence[Gate], int], Costs] | None = None,
+) -> Costs:
+    """Return what recording costs, measured now if nothing is known or it is asked for."""
+    place = place or cache_place()
+    key = machine_key(cpu_model, [f"{gate.name}:{gate.state}" for gate in gates])
+    if choice == NEVER:
+        return TABLE
+    if choice == AUTO and (found := _read(place, key)) is not None:
+        return found
+    found = (measure or measure_events)(gates, cpu)
+    if found.measured:
+        with contextlib.suppress(OSError):
+            _write(place, key, found)
+    return found
+
+
+def measure_events(gates: Sequence[Gate], cpu: int) -> Costs:
+    """Measure an event of every layer, open and closed, on one cpu; the table if that fails."""
+    before = os.sched_getaffinity(0)
+    begin = time.thread_time()
+    events, closed = dict(TABLE.events), {name: dict(of) for name, of in TABLE.closed.items()}
+    intervals = []
+    measured = True
+    try:
+        os.sched_setaffinity(0, {cpu})
+        for gate in gates:
+            work: Callable[[], int] = lambda: measure_turns(_TURNS)  # noqa: E731 - one or the other
+            if gate.name != "base":
+                work = lambda: measure_calls(_CALLS)  # noqa: E731 - as above
+            found = _compare(gate, cpu, work)
+            if found is None or not is_sure(*found):
+                events = raise_table(found)
+                measured = False
+                break
+            events[gate.name], interval = found
+            intervals.append(interval)
+    except OSError:
+        measured = False
+    finally:
+        with contextlib.suppress(OSError):
+            os.sched_setaffinity(0, before)
+    seconds = time.thread_time() - begin  # also of what came to nothing
+    if not measured:
+        return replace(TABLE, events=events, seconds=seconds)
+    return Costs(events=events, closed=closed, interval=max(intervals), seconds=seconds)
+
+
+def _compare(gate: Gate, cpu: int, work: Callable[[], int]) -> tuple[float, float] | None:
+    """Return ns of an event and half its 95 % interval as a share; None if too few blocks."""
+    coin = Random(1)  # noqa: S311 - an order
+    times: dict[bool, list[float]] = {True: [], False: []}
+    counted: list[int] = []
+    until = time.monotonic() + _MOST_SECONDS
+    try:
+        while time.monotonic() < until:
+            for opened in coin.sample((True, False), 2):
+                (gate.open if opened else gate.close)()
+                [first] = gate.counts([cpu])
+                taken = work()
+                if taken < 0:
+                    return None
+                if opened:
+                    counted.append(gate.counts([cpu])[0] - first)
+                times[opened].append(taken)
+            if len(counted) >= _BLOCKS and estimate(times, counted)[1] < 0.1:
+                break
+    finally:
+        gate.close()
+    return estimate(times, counted) if len(counted) >= _BLOCKS else None
+
+
+def is_sure(each: float, interval: float) -> bool:
+    """Return whether it is ours: on a machine that is busy with others it may be theirs."""
+    return 20 < each < _MOST_NS and interval <= _WIDEST
+
+
+def raise_table(found: tuple[float, float] | None) -> dict[str, float]:
+    """Return upper values: those of the table, or of what was measured badly if that is more."""
+    each, interval = found or (0.0, 0.0)
+    least = min(each * (1 + interval), _MOST_NS)
+    return {name: max(ns, least) for name, ns in TABLE.events.items()}
+
+
+def estimate(
+    times: Mapping[bool, Sequence[float]], counted: Sequence[float]
+) -> tuple[float, float]:
+    """Return ns of an event and half its 95 % interval as a share, of blocks open and closed."""
+    number = statistics.median(counted)
+    if number <= 0:
+        return 0.0, 1.0
+    # What others do meanwhile only adds: the lower quarter is told by, not the middle.
+    lows, spread = {}, 0.0
+    for opened, of in times.items():
+        low, middle, _ = statistics.quantiles(of, n=4) if len(of) > 1 else (0.0, 0.0, 0.0)
+        lows[opened] = low
+        spread += ((middle - low) / 0.6745) ** 2 / len(of)
+    each = (lows[True] - lows[False]) / number
+    error = 1.96 * 1.36 * math.sqrt(spread) / number
+    return each, error / each if each > 0 else 1.0
+
+
+def _load(directory: int, name: str) -> dict[str, Any]:
+    """Return what a file of a directory has, nothing if it is a link, damaged or foreign."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        descriptor = os.open(name, flags, dir_fd=directory)
+        with os.fdopen(descriptor, "rb") as stream:
+            about = os.fstat(descriptor)
+            if about.st_uid != os.geteuid() or not stat.S_ISREG(about.st_mode):
+                return {}
+            found = load_json(stream.read(_LARGEST))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+@contextlib.contextmanager
+def _directory(place: Path) -> Iterator[int]:
+    """Open a directory of one's own, in which nobody else can write; OSError else."""
+    descriptor = open_dir(place)
+    try:
+        about = os.fstat(descriptor)
+        if about.st_uid != os.geteuid() or about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise PermissionError(errno.EPERM, "others may write there", str(place))
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _read(place: Path, key: str) -> Costs | None:
+    """Return what was measured in the last 30 days."""
+    try:
+        with _directory(place.parent) as directory:
+            found = _load(directory, place.name)[key]
+        if not 0 <= time.time() - found["at"] < _DAYS * 86_400:
+            return None
+        events = {name: float(found["events"][name]) for name in TABLE.events}
+        interval = float(found["interval"])
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+    if not all(20 < ns < _MOST_NS for ns in events.values()) or not 0 <= interval <= 10:
+        return None
+    return Costs(events=events, closed=TABLE.closed, interval=interval)
+
+
+def _write(place: Path, key: str, costs: Costs) -> None:
+    place.parent.mkdir(mode=0o755, parents=os.geteuid() != 0, exist_ok=True)
+    with _directory(place.parent) as directory:
+        entry = {"at": int(time.time()), "events": dict(costs.events), "interval": costs.interval}
+        kept = dict([*_load(directory, place.name).items()][-20:]) | {key: entry}
+        unfinished = f".{place.name}.{secrets.token_hex(8)}"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(unfinished, flags, 0o644, dir_fd=directory)
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+                stream.write(json.dumps(kept))
+            os.replace(unfinished, place.name, src_dir_fd=directory, dst_dir_fd=directory)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(unfinished, dir_fd=directory)
+            raise

@@ -1,0 +1,116 @@
+"""Which executions are recorded: each by chance when it begins, whatever it will be like.
+
+Kinds share what recording may cost fairly, so that a rare kind is not crowded out by a frequent
+one.  Pure but for the seeded coin: no clock, no file.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import deque
+from collections.abc import Mapping
+from random import Random
+from typing import Final
+
+from critpath.schema.parameters.budget import PROGRAMS
+from critpath_record.budget.laws import share_fairly
+
+_MEDIANS: Final = 201  # durations of a kind that are kept
+
+
+class Kinds:
+    """What executions of each kind cost, and the chance that the next has.
+
+    Parameters
+    ----------
+    share : float
+        Of busy time that recording may cost.
+    seed : int
+    alike : bool
+        All kinds have one chance, as runs of commands that are compared with each other; else
+        fair shares, as executions of a running program.
+    """
+
+    def __init__(self, share: float, seed: int, *, alike: bool = False) -> None:
+        self._share, self._random = share, Random(seed)  # noqa: S311 - a coin, no secret
+        self._alike = alike
+        self._count: dict[str, float] = {}  # of executions, fading
+        self._busy = 0.0  # cpu time that they were seen in, fading alike (s)
+        self._cost: dict[str, float] = {}  # of a recorded one (s)
+        self._took: dict[str, deque[float]] = {}
+
+    @property
+    def known(self) -> list[str]:
+        """The kinds of which it is known how long one takes."""
+        return [*self._took]
+
+    def chances(self, balance: float, scale: float = 0.0) -> Mapping[str, float]:
+        """Return the chance of each kind that was seen.
+
+        `balance` is what may still be spent (s of cpu time), below 0 what was overspent: at a debt
+        of `scale`, or of what one execution costs if that is more, all chances are 0.
+        """
+        known = [self._cost_of(kind) for kind in self._count]
+        total = self._share * self._factor(balance, scale)
+        demands = [
+            each * count / max(self._busy, 1e-12)
+            for each, count in zip(known, self._count.values(), strict=True)
+        ]
+        if self._alike:
+            return dict.fromkeys(self._count, min(1.0, total / max(sum(demands), 1e-12)))
+        shares = share_fairly(demands, total)
+        return {
+            kind: min(1.0, share / max(demand, 1e-12))
+            for kind, share, demand in zip(self._count, shares, demands, strict=True)
+        }
+
+    def toss(self, kind: str, balance: float) -> tuple[bool, float]:
+        """Return whether the next execution of a kind is recorded, and the chance that it had."""
+        known = self.chances(balance)
+        if kind in known or (known and self._alike):
+            chance = known.get(kind, min(known.values()))
+        else:  # as much as if it were all there is
+            chance = min(1.0, self._share / PROGRAMS.guess) if self._factor(balance) > 0 else 0.0
+        return self._random.random() < chance, chance
+
+    def note(self, seen: Mapping[str, int], busy: float) -> None:
+        """Learn from executions, recorded or not, in so much busy time (s)."""
+        kept = PROGRAMS.kept ** sum(seen.values())
+        self._count = {kind: kept * count for kind, count in self._count.items()}
+        self._busy = kept * self._busy + max(0.0, busy)
+        for kind, count in seen.items():
+            self._count[kind] = self._count.get(kind, 0.0) + count
+
+    def note_time(self, kind: str, took: float) -> None:
+        """Learn how long one took (s)."""
+        self._took.setdefault(kind, deque(maxlen=_MEDIANS)).append(took)
+
+    def note_cost(self, recorded: Mapping[str, int], cost: float) -> None:
+        """Learn what recording so many of each kind cost together (s).
+
+        Of several kinds each is taken to have cost more, or less, by the same factor.
+        """
+        expected = {kind: n * self._cost_of(kind) for kind, n in recorded.items() if n > 0}
+        total = sum(expected.values())
+        for kind, part in expected.items():
+            each = cost / recorded[kind] * (part / total if total > 0 else 1 / len(expected))
+            weight = PROGRAMS.weight if kind in self._cost else 1.0
+            before = self._cost.get(kind, 0.0)
+            self._cost[kind] = before + weight * (each - before)
+
+    def longest(self, kind: str) -> float:
+        """Return after how long one of a kind is given up (s), 0 for never yet."""
+        took = self._took.get(kind, ())
+        return PROGRAMS.given_up * statistics.median(took) if len(took) >= PROGRAMS.fewest else 0.0
+
+    def _cost_of(self, kind: str) -> float:
+        """Return what recording one costs; of a kind of which none was, a guess."""
+        found = self._cost.get(kind)
+        if found is not None:
+            return found
+        return PROGRAMS.guess * self._busy / max(sum(self._count.values()), 1e-12)
+
+    def _factor(self, balance: float, scale: float = 0.0) -> float:
+        most = max(self._cost.values(), default=0.0)
+        most = max(most, scale) if most > 0 else 0.0
+        return min(PROGRAMS.most_saved, max(0.0, 1 + balance / most)) if most > 0 else 1.0

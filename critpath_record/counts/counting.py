@@ -1,0 +1,355 @@
+"""Counts while something is recorded: reads at the times of a grid, and writes a line each time."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO, Any, Final, Protocol
+
+from critpath.errors import CritpathError
+from critpath.model.recording import COUNTS
+from critpath.units import NS_PER_S, plural
+from critpath_record._pulse import name_thread
+from critpath_record.counts.attach import ProgramCounts, refusal
+from critpath_record.counts.events import FREE, Counted, select_counted
+from critpath_record.counts.fallback import FreeCounts, PerfCounts
+from critpath_record.counts.functions import find_functions
+from critpath_record.counts.groups import (
+    Group,
+    find_group,
+    find_root,
+    free_places,
+    free_terms,
+    group_of_container,
+    make_group,
+    read_free,
+    remove_group,
+)
+from critpath_record.ftrace import tracefs
+from critpath_record.recorder import CountsRequest, Requirement
+
+FORMAT: Final = "critpath/counts/1"
+MACHINE, COMMAND = "machine", "command"
+_SHOWN: Final = 8
+
+
+class Source(Protocol):
+    """Where counts come from."""
+
+    how: str
+    terms: list[str]
+    skipped: list[str]
+
+    def read(self) -> list[list[int]]:
+        """Return the counts since the begin, by scope and term."""
+
+    def count_misses(self) -> int:
+        """Return how many hits were not counted since the last call."""
+
+    def close(self) -> None:
+        """Detach everything; idempotent."""
+
+
+class Counting:
+    """Counts from `start` to `stop` into a file of the recording.
+
+    Parameters
+    ----------
+    asked : CountsRequest
+    directory : Path or callable
+        The recording's own; or what is called with each line, the header first, instead of
+        writing it.
+    session : str
+    container : int
+        Pid namespace of the container that is recorded, 0 for none.
+
+    Attributes
+    ----------
+    failure : CritpathError or None
+        Why counting ended before `stop`.
+    warnings : list of str
+    """
+
+    @staticmethod
+    def find_obstacles() -> list[Requirement]:
+        """Return what counting lacks here."""
+        from critpath_record.counts.recorder import missing_requirements  # noqa: PLC0415 - a circle
+
+        return missing_requirements()
+
+    def __init__(
+        self,
+        asked: CountsRequest,
+        directory: Path | Callable[[Mapping[str, Any]], None],
+        session: str,
+        container: int = 0,
+    ) -> None:
+        self._asked = asked
+        self._directory = directory
+        self._session = session
+        self._container = container
+        self._source: Source | None = None
+        self._group: Group | None = None
+        self._procs = -1
+        self._free: list[tuple[int, tuple[Path, ...]]] = []  # scopes that the kernel itself counts
+        self._before: list[list[int]] = []
+        self._begin = 0
+        self._next = 0
+        self._lines = 0
+        self._loss = 0
+        self._stream: IO[bytes] | None = None
+        self._lock = threading.Lock()
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.failure: CritpathError | None = None
+        self.warnings: list[str] = []
+
+    @property
+    def gone(self) -> bool:
+        """Tell whether the control group that is counted was removed meanwhile."""
+        return self._group is not None and not self._group.path.exists()
+
+    @property
+    def group(self) -> int:
+        """Descriptor by which the command joins its control group; -1 for none."""
+        return self._procs
+
+    def start(self) -> None:
+        """Attach, and count from now on; raises CritpathError, and leaves nothing."""
+        try:
+            self._start()
+        except BaseException:
+            self.abort()
+            raise
+
+    def _start(self) -> None:
+        scope = self._find_scope()
+        self._source = source = self._open()
+        scopes = [MACHINE] if self._group is None else [MACHINE, scope]
+        root = find_root()
+        places: list[tuple[Path, ...]] = [free_places(root) if root else ()]
+        if self._group:
+            places.append(free_places(self._group.path, self._group.name))
+        self._free = [(n, p) for n, p in enumerate(places) if read_free(p)]
+        header = {
+            "format": FORMAT,
+            "terms": [*source.terms, *(free_terms() if self._free else ())],
+            "scopes": scopes,
+            "clock": "monotonic",
+            "interval": self._asked.interval,
+            "how": source.how,
+            "events": self._asked.events,
+        }
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            if isinstance(self._directory, Path):
+                file = self._directory / COUNTS
+                file.parent.mkdir(mode=0o700, exist_ok=True)
+                self._stream = os.fdopen(os.open(file, flags, 0o600), "wb", buffering=0)
+            self._write(header)
+        except OSError as error:
+            raise CritpathError(
+                f"counts cannot be written: {error.strerror}", "make room there"
+            ) from None
+        self._before, self._begin = self._read()
+        source.count_misses()
+        self._next = self._begin + self._asked.interval
+        self._thread = threading.Thread(target=self._run, name="counts", daemon=True)
+        self._thread.start()
+
+    def _find_scope(self) -> str:
+        """Find or make the control group; return what its scope is called."""
+        asked = self._asked.scope
+        if self._asked.events == FREE or (asked == MACHINE and not self._container):
+            return MACHINE
+        if self._container:
+            self._group = group_of_container(self._container)
+            return self._group.name
+        if asked == COMMAND:
+            try:
+                self._group = make_group(self._session)
+                self._procs = os.open(self._group.path / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
+            except CritpathError as error:
+                self.warnings.append(f"counts are of the machine only: {error.what}")
+                return MACHINE
+            return COMMAND
+        self._group = find_group(asked)
+        return self._group.name
+
+    def _select(self) -> list[Counted]:
+        root = tracefs.find() or tracefs.mount()
+        try:
+            lines = (root / "available_events").read_text(encoding="ascii").splitlines()
+        except OSError as error:
+            raise CritpathError(
+                f"the kernel's events cannot be listed: {error.strerror}",
+                "record as root: sudo critpath record ...",
+            ) from None
+        available = [line.replace(":", "/", 1) for line in lines if ":" in line]
+        return select_counted(self._asked.events, available)
+
+    def _open(self) -> Source:
+        """Attach programs, or counting events of perf where the kernel takes none."""
+        if self._asked.events == FREE:
+            return FreeCounts()
+        counted = self._select()
+        if self._asked.functions:
+            counted = [*counted, *self._find_functions()]
+        try:
+            return ProgramCounts(counted, self._group)
+        except OSError as error:
+            refused = refusal(error)
+        try:
+            source = PerfCounts(counted, self._group)
+        except OSError:
+            raise refused from None
+        self.warnings.append(f"{refused.what}: perf counts {len(source.terms)} events instead")
+        return source
+
+    def _find_functions(self) -> list[Counted]:
+        """Return the functions that are asked for, if the kernel lets them be counted."""
+        try:
+            found = find_functions(self._asked.functions)
+            ProgramCounts(found[:1], None).close()
+        except OSError as error:
+            refused = refusal(error)
+            raise CritpathError(
+                f"this kernel lets no functions be counted: {refused.what}",
+                "leave --kernel-functions out; critpath doctor says what the kernel offers",
+            ) from None
+        return found
+
+    def _run(self) -> None:
+        name_thread(b"critpath-counts")
+        while True:
+            with self._lock:
+                left = (self._next - time.monotonic_ns()) / NS_PER_S
+            if self._stopping.wait(max(left, 0)):
+                return
+            with self._lock:
+                if time.monotonic_ns() >= self._next:
+                    try:
+                        self._end_interval()
+                    except OSError as error:
+                        self.failure = CritpathError(
+                            f"counts cannot be written: {error.strerror}", "make room there"
+                        )
+                        return
+                    late = time.monotonic_ns() - self._next
+                    interval = self._asked.interval
+                    self._next += interval * (1 + max(late, 0) // interval)
+
+    def cut(self) -> None:
+        """End an interval now, and begin the grid again: a run begins or ends here."""
+        with self._lock:
+            if self._stream is None or self.failure is not None:
+                return
+            try:
+                self._end_interval()
+            except OSError as error:
+                self.failure = CritpathError(
+                    f"counts cannot be written: {error.strerror}", "make room there"
+                )
+            self._next = self._begin + self._asked.interval
+
+    def _read(self) -> tuple[list[list[int]], int]:
+        """Return all counts so far, by scope and term, and when they were read."""
+        if self._source is None:
+            raise RuntimeError("nothing is counted")
+        before = time.monotonic_ns()
+        found = self._source.read()
+        when = (before + time.monotonic_ns()) // 2
+        terms = free_terms() if self._free else []
+        free: dict[int, Mapping[str, int]] = {n: read_free(p) for n, p in self._free}
+        counts = [
+            counts + [free.get(scope, {}).get(term, 0) for term in terms]
+            for scope, counts in enumerate(found)
+        ]
+        return counts, when
+
+    def _end_interval(self) -> None:
+        now, end = self._read()
+        counts = [
+            [[term, n - b] for term, (n, b) in enumerate(zip(new, old, strict=True)) if n > b]
+            for new, old in zip(now, self._before, strict=True)
+        ]
+        loss = self._source.count_misses() if self._source else 0
+        self._write({"begin": self._begin, "end": end, "counts": counts, "loss": loss})
+        self._before, self._begin = now, end
+        self._loss += loss
+        self._lines += 1
+
+    def _write(self, line: Mapping[str, Any]) -> None:
+        if not isinstance(self._directory, Path):
+            self._directory(line)
+        elif self._stream is not None:
+            self._stream.write(json.dumps(line, separators=(",", ":")).encode() + b"\n")
+
+    def stop(self) -> Mapping[str, object]:
+        """Count no more, and return what the manifest says."""
+        self._end_thread()
+        source = self._source
+        try:
+            if self.failure is None:
+                self._end_interval()
+        except OSError as error:
+            self.failure = CritpathError(
+                f"counts cannot be written: {error.strerror}", "make room there"
+            )
+        if source is not None and source.skipped:
+            shown = ", ".join(source.skipped[:_SHOWN])
+            more = ", ..." * (len(source.skipped) > _SHOWN)
+            self.warnings.append(f"this kernel lets nothing be attached to {shown}{more}")
+        if self._loss:
+            self.warnings.append(
+                f"{plural(self._loss, 'hit')} interrupted one another and were not counted: "
+                "the intervals are marked"
+            )
+        if self.failure is not None:
+            self.warnings.append(f"counting ended early: {self.failure.what}")
+        facts = self.facts()
+        self.abort()
+        return facts
+
+    def facts(self) -> Mapping[str, object]:
+        """Return what the manifest says."""
+        source = self._source
+        return {
+            "path": COUNTS,
+            "interval": self._asked.interval,
+            "how": source.how if source else "",
+            "events": self._asked.events,
+            "skipped": source.skipped if source else [],
+            "scope": self._asked.scope if self._group else MACHINE,
+            "lines": self._lines,
+            "lost": self._loss,
+        }
+
+    def _end_thread(self) -> None:
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def abort(self) -> None:
+        """Detach everything and remove the group; idempotent."""
+        self._end_thread()
+        source, self._source = self._source, None
+        if source is not None:
+            source.close()
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.close()
+        if self._procs >= 0:
+            os.close(self._procs)
+            self._procs = -1
+            if self._group is not None:
+                try:
+                    remove_group(self._group.path)
+                except CritpathError as error:
+                    self.warnings.append(f"{error.what} ({error.do})")
+        self._group = None

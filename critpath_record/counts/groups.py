@@ -1,0 +1,253 @@
+"""Control groups: the one whose doing is counted apart, and what the kernel counts of it itself."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from critpath.errors import CritpathError, UsageError
+from critpath.units import plural, safe_text
+from critpath_marks.sessions import pid_namespace
+from critpath_record.containers import cgroup_names
+from critpath_record.limits import hierarchies
+
+_MOUNTS: Final = Path("/proc/self/mountinfo")
+_OWN: Final = Path("/proc/self/cgroup")
+_NAMESPACE: Final = Path("/proc/self/ns/cgroup")
+_INITIAL: Final = "cgroup:[4026531835]"
+_MOST_GROUPS: Final = 100_000  # that are looked through for a name
+_LARGEST_FILE: Final = 1 << 20  # bytes of a file of counters
+_NUMBER: Final = re.compile(r"[0-9]{1,19}")
+
+# What the kernel counts for a group without being asked, by file; the number divides.
+# Version 1 has other names, and nanoseconds; `total_` is with the groups below, as of version 2.
+_FREE: Final = {
+    "cpu.stat": {
+        "user_usec": ("cpu.user_ms", 1000),
+        "system_usec": ("cpu.system_ms", 1000),
+        "nr_throttled": ("cpu.throttles", 1),
+        "throttled_usec": ("cpu.throttled_ms", 1000),
+        "throttled_time": ("cpu.throttled_ms", 1_000_000),
+    },
+    "memory.stat": {
+        prefix + name: (f"memory.{name}", 1)
+        for prefix in ("", "total_")
+        for name in (
+            *("pgfault", "pgmajfault", "pgscan", "pgsteal", "workingset_refault_anon"),
+            "workingset_refault_file",
+        )
+    },
+    "io.stat": {
+        "rbytes": ("io.read_kb", 1024),
+        "wbytes": ("io.written_kb", 1024),
+        "rios": ("io.reads", 1),
+        "wios": ("io.writes", 1),
+    },
+    "blkio.throttle.io_service_bytes_recursive": {
+        "Read": ("io.read_kb", 1024),
+        "Write": ("io.written_kb", 1024),
+    },
+    "blkio.throttle.io_serviced_recursive": {
+        "Read": ("io.reads", 1),
+        "Write": ("io.writes", 1),
+    },
+}
+
+
+@dataclass(frozen=True)
+class Group:
+    """A control group of version 2.
+
+    Attributes
+    ----------
+    path : Path
+        Its directory.
+    name : str
+        Its path below the hierarchy's root, as /proc shows it.
+    """
+
+    path: Path
+    name: str
+
+    @property
+    def id(self) -> int:
+        """What programs in the kernel know it by."""
+        return self.path.stat().st_ino
+
+    @property
+    def level(self) -> int:
+        """How deep it is below the root."""
+        return len([part for part in self.name.split("/") if part])
+
+
+def find_root() -> Path | None:
+    """Return where control groups of version 2 are mounted, None if nowhere."""
+    return next((place for place, version, _ in hierarchies(_MOUNTS) if version == 2), None)
+
+
+def group_of(pid: int | str) -> str:
+    """Return the path of a process's group, "" where there are none."""
+    with contextlib.suppress(OSError):
+        text = Path(f"/proc/{pid}/cgroup").read_text(encoding="utf-8", errors="surrogateescape")
+        for line in text.splitlines():
+            if line.startswith("0::"):
+                return line[3:]
+    return ""
+
+
+def every_process() -> Iterator[tuple[int, str]]:
+    """Yield each process with its group's path."""
+    for entry in os.listdir("/proc"):  # noqa: PTH208 - names
+        if entry.isdigit():
+            yield int(entry), group_of(entry)
+
+
+def _root() -> Path:
+    root = find_root()
+    if root is None:
+        raise CritpathError(
+            "no control groups of version 2 are mounted here: one group cannot be counted apart",
+            "count the machine: --scope machine",
+        )
+    if str(_NAMESPACE.readlink()) != _INITIAL:
+        raise CritpathError(
+            "this is inside a container, which has a tree of control groups of its own",
+            "count outside, choosing the container: --scope NAME",
+        )
+    return root
+
+
+def group_of_container(namespace: int) -> Group:
+    """Return the group that a container's first process is in."""
+    root = _root()
+    pids = [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]  # noqa: PTH208 - names
+    inside = [pid for pid in sorted(pids) if pid_namespace(pid) == namespace]
+    name = group_of(inside[0]) if inside else ""
+    if not name.strip("/"):
+        raise CritpathError(
+            "the container is in no control group of its own, of version 2",
+            "count the machine: --scope machine",
+        )
+    return Group(root / name.lstrip("/"), name)
+
+
+def make_group(session: str) -> Group:
+    """Make a group for a command, within the one that this process is in."""
+    root, own = _root(), group_of("self")
+    group = Group(root / own.lstrip("/") / session, f"{own.rstrip('/')}/{session}")
+    try:
+        group.path.mkdir(mode=0o755)
+    except OSError as error:
+        raise CritpathError(
+            f"a control group for the command cannot be made: {error.strerror}",
+            "count the machine: --scope machine",
+        ) from None
+    return group
+
+
+def remove_group(group: Path) -> None:
+    """Remove a group; processes that still are in it go to the one around it."""
+    for _ in range(3):
+        with contextlib.suppress(OSError):
+            group.rmdir()
+        if not group.exists():
+            return
+        with contextlib.suppress(OSError):
+            for pid in (group / "cgroup.procs").read_text(encoding="ascii").split():
+                with contextlib.suppress(OSError):
+                    (group.parent / "cgroup.procs").write_text(pid, encoding="ascii")
+            for below in sorted(group.rglob("*/"), reverse=True):
+                with contextlib.suppress(OSError):
+                    below.rmdir()
+    raise CritpathError(
+        f"the control group {group} cannot be removed: processes are in it",
+        f"end them, then: rmdir {group}",
+    )
+
+
+def find_groups(prefix: str) -> Iterator[Path]:
+    """Yield the groups whose names begin so."""
+    for path, _, _ in _walk():
+        if path.name.startswith(prefix):
+            yield path
+
+
+def _walk() -> Iterator[tuple[Path, list[str], list[str]]]:
+    root = find_root()
+    for seen, (path, below, files) in enumerate(os.walk(root) if root else ()):
+        if seen > _MOST_GROUPS:
+            return
+        yield Path(path), below, files
+
+
+def find_group(name: str) -> Group:
+    """Return the group of a name: its path, or what its container or service is called."""
+    root = _root()
+    wanted = name.rstrip("/")
+    if name.startswith("/"):
+        path = root / wanted.lstrip("/")
+        if ".." not in path.parts and wanted and (path / "cgroup.procs").is_file():
+            return Group(path, wanted)
+    else:
+        found = [
+            path
+            for path, _, _ in _walk()
+            if path != root and wanted in cgroup_names(f"0::/{path.name}")
+        ]
+        if len(found) > 1:
+            raise UsageError(
+                f"{safe_text(name)} is the name of {plural(len(found), 'control group')}",
+                f"give a path: --scope /{safe_text(str(found[0].relative_to(root)))}",
+            )
+        if found:
+            return Group(found[0], f"/{found[0].relative_to(root)}")
+    raise UsageError(
+        f"no control group {safe_text(name)}",
+        "give machine, command, or a path as /proc/PID/cgroup shows it behind 0::",
+    )
+
+
+def free_places(path: Path, name: str = "", mounts: Path = _MOUNTS) -> tuple[Path, ...]:
+    """Return where the kernel counts for a group: its directory, and its twins of version 1."""
+    older = [root / name.lstrip("/") for root, version, _ in hierarchies(mounts) if version == 1]
+    return path, *(place for place in older if place.is_dir())
+
+
+def read_free(places: Sequence[Path]) -> dict[str, int]:
+    """Return what the kernel has counted of a group since it was made, by term."""
+    found: dict[str, int] = {}
+    for place in places:
+        for file in _FREE:
+            for term, amount in _read_file(place / file).items():
+                found.setdefault(term, amount)
+    return found
+
+
+def _read_file(file: Path) -> dict[str, int]:
+    wanted = _FREE[file.name]
+    try:
+        with file.open(encoding="ascii", errors="replace") as stream:
+            text = stream.read(_LARGEST_FILE)
+    except OSError:
+        return {}
+    sums: dict[str, int] = {}
+    for line in text.splitlines():
+        words = line.split()
+        # Of disks there are several: MAJOR:MINOR rbytes=... wbytes=..., or MAJOR:MINOR Read ...
+        pairs = [w.split("=", 1) for w in words[1:] if "=" in w] or [words[-2:]]
+        for pair in pairs:
+            if len(pair) == 2 and pair[0] in wanted and _NUMBER.fullmatch(pair[1]):
+                sums[pair[0]] = sums.get(pair[0], 0) + int(pair[1])
+    # In the order of the table: what is with the groups below comes last, and is taken.
+    taken = {wanted[name]: sums[name] for name in wanted if name in sums}
+    return {f"cg:{term}": amount // divisor for (term, divisor), amount in taken.items()}
+
+
+def free_terms() -> list[str]:
+    """Return the terms that a group may have."""
+    return list(dict.fromkeys(f"cg:{term}" for w in _FREE.values() for term, _ in w.values()))

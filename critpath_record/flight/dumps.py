@@ -1,0 +1,327 @@
+"""Dumps: from the pages that were moved to a recording, beside the work and at the lowest priority.
+
+``python -m critpath_record.flight.dumps`` is the process that makes the recording.  It ends with
+the recorder; what both leave is finished, or removed, by ``critpath doctor --clean``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from critpath.errors import CritpathError
+from critpath.model import Manifest
+from critpath.model.recording import COMPLETE, MANIFEST
+from critpath.units import NS_PER_S, format_span
+from critpath_marks.sessions import new_session_name
+from critpath_record.budget.gaps import JOURNAL
+from critpath_record.flight.conditions import COMMAND, USUAL
+from critpath_record.flight.pages import cut, is_empty
+from critpath_record.ftrace import raw as raws
+from critpath_record.ftrace.budget import SUMMARY
+from critpath_record.ftrace.gate import LAYERS
+from critpath_record.group_names import GroupNames
+from critpath_record.manifests import (
+    complete_manifests,
+    initial_manifest,
+    read_manifest,
+    write_manifest,
+)
+from critpath_record.recorder import RecordRequest
+from critpath_record.registry import register, unregister
+
+_NICE: Final = 19
+_GONE: Final = ".gone-"
+_PDEATHSIG: Final = 1
+_PREPARED: Final = "dump.json"  # in raw/: what makes a recording of the pages
+# In UTC; those of earlier versions, in local time, are without Z.
+_NAME: Final = re.compile(r"(\d{8}T\d{6})(Z?)(?:\.(\d{1,9}))?-[a-z0-9-]{1,40}", re.ASCII)
+_KEPT: Final = "keep"  # a file of that name in a dump: it is not removed
+_USUAL_KEPT: Final = 4  # `critpath incidents` takes what it needs of them
+_NOT_FROM_HERE: Final = ("-P",) if sys.version_info >= (3, 11) else ()
+
+
+@dataclass(frozen=True)
+class Trigger:
+    """Why a dump is made: goes into its manifest.
+
+    Attributes
+    ----------
+    when : str
+        The condition, or ``command``.
+    value : str
+        What was seen.
+    kind, id : str
+        Of the execution, the signal, or the resource.
+    at : int
+        When (ns, CLOCK_MONOTONIC).
+    asked : bool
+        Somebody asks for it: how many there are an hour is theirs.
+    """
+
+    when: str
+    value: str = ""
+    kind: str = ""
+    id: str = ""
+    at: int = 0
+    asked: bool = False
+
+    @property
+    def word(self) -> str:
+        """What a dump's name ends with."""
+        text = self.value if self.when == COMMAND and self.value else self.when.partition(" ")[0]
+        text = re.sub(r"[^a-z0-9]+", "-", f"{text}-{self.kind}".lower())
+        return text.strip("-")[:40].strip("-") or "dump"
+
+
+class Dump:
+    """One dump under way: a directory that becomes a recording."""
+
+    def __init__(self, top: Path, trigger: Trigger, request: RecordRequest) -> None:
+        self.session = new_session_name()
+        self.trigger = trigger
+        # Names are in the order in which dumps were made, also where the clock was set back.
+        newest = max((_order(place.name) for place in top.iterdir()), default=_NO_DUMP)
+        order = max((True, time.strftime("%Y%m%dT%H%M%S", time.gmtime()), 0), _after(newest))
+        stem = f"{order[1]}Z{f'.{order[2]}' if order[2] else ''}-{trigger.word}"
+        self.target = top / stem
+        self.building = top / f".{stem}.{self.session}"
+        self.raw = self.building / raws.RAW
+        self._request = replace(request, output=self.target)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def make(self) -> None:
+        """Make the directory, known to who finishes what killed recorders leave."""
+        register(self.session, self.building, "ftrace")
+        try:
+            self.building.mkdir(mode=0o700)
+            self.raw.mkdir(mode=0o700)
+            manifest = initial_manifest(
+                *(self._request, 0),
+                session=self.session,
+                recorder="ftrace",
+                container=0,
+                notes=(),
+            )
+            write_manifest(self.building, manifest)
+        except BaseException:
+            self.discard()
+            raise
+
+    def start(self, prepared: Mapping[str, object]) -> None:
+        """Begin to make the recording, in a process of its own; see `main`."""
+        document = {**prepared, "target": str(self.target), "session": self.session}
+        raws.write_json(self.raw / _PREPARED, document)
+        self._process = subprocess.Popen(  # noqa: S603 - our own words
+            [
+                *(sys.executable, *_NOT_FROM_HERE, "-m", __spec__.name if __spec__ else __name__),
+                *(str(self.building), str(os.getpid())),
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+
+    def poll(self) -> str | None:
+        """Return None while it is being made, "" when it is there, else why it is not."""
+        process = self._process
+        if process is None:
+            return "it was not begun"
+        if process.poll() is None:
+            return None
+        said = process.stderr.read().decode("utf-8", "replace").strip() if process.stderr else ""
+        if process.stderr:
+            process.stderr.close()
+        if process.returncode == 0 and (self.target / MANIFEST).exists():
+            unregister(self.session)
+            return ""
+        self.discard()
+        return said.rpartition("\n")[2] or f"its process ended with {process.returncode}"
+
+    def discard(self) -> None:
+        """Remove it whole."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+        shutil.rmtree(self.building, ignore_errors=True)
+        unregister(self.session)
+
+
+_Order = tuple[bool, str, int]  # whether in UTC, the second, which of those of one second
+_NO_DUMP: Final[_Order] = (False, "", 0)
+
+
+def _order(name: str) -> _Order:
+    """Return where a dump stands among others, by its name."""
+    found = _NAME.fullmatch(name)
+    return (found[2] == "Z", found[1], int(found[3] or 0)) if found else _NO_DUMP
+
+
+def _after(newest: _Order) -> _Order:
+    in_utc, second, number = newest
+    return (True, second, number + 1) if in_utc else _NO_DUMP
+
+
+def find_dumps(top: Path) -> list[Path]:
+    """Return the dumps of a directory, oldest first."""
+    with contextlib.suppress(OSError):
+        found = [
+            place
+            for place in top.iterdir()
+            if _NAME.fullmatch(place.name)
+            and not place.is_symlink()
+            and (place / MANIFEST).exists()
+        ]
+        return sorted(found, key=lambda place: (_order(place.name), place.name))
+    return []
+
+
+def _find_class(place: Path) -> str:
+    """Return for whom a dump was made: who asked, what is usual, or a condition."""
+    try:
+        when = json.loads((place / MANIFEST).read_bytes())["trigger"]["when"]
+    except (OSError, ValueError, TypeError, KeyError):
+        return ""
+    return {COMMAND: COMMAND, "signal USR1": COMMAND, USUAL: USUAL}.get(when, "")
+
+
+def remove_oldest(top: Path, most: int, made: Path | None = None) -> int:
+    """Remove the oldest dumps beyond a number, of those asked for, usual and conditions' apart.
+
+    None that is being read, none that has a file ``keep``, and not the one just made.
+    Returns how many.
+    """
+    remove_gone(top)
+    of_class: dict[str, list[Path]] = {"": [], COMMAND: [], USUAL: []}
+    for place in find_dumps(top):
+        if not os.path.lexists(place / _KEPT):
+            of_class[_find_class(place)].append(place)
+    room = {"": most, COMMAND: most, USUAL: min(most, _USUAL_KEPT)}
+    old = [p for of, found in of_class.items() for p in found[: max(0, len(found) - room[of])]]
+    removed = 0
+    for place in old:
+        if place == made:
+            continue
+        try:
+            descriptor = os.open(place / MANIFEST, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            continue
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Half of a dump must not look like one.
+            shutil.rmtree(place.rename(place.with_name(_GONE + place.name)), ignore_errors=True)
+            removed += 1
+        except OSError:  # somebody reads it
+            continue
+        finally:
+            os.close(descriptor)
+    return removed
+
+
+def remove_gone(top: Path) -> None:
+    """Remove the rest of dumps whose removal was interrupted."""
+    for place in top.glob(f"{_GONE}*"):
+        if not place.is_symlink():
+            shutil.rmtree(place, ignore_errors=True)
+
+
+# The process that makes the recording
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Make a recording of what was moved; what goes wrong is said in the last line."""
+    building, parent = Path(arguments[0]), int(arguments[1])
+    ctypes.CDLL(None).prctl(_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    if os.getppid() != parent:
+        return 1
+    os.setpriority(os.PRIO_PROCESS, 0, _NICE)
+    try:
+        _finish(building)
+    except CritpathError as error:
+        sys.stderr.write(f"{error.what}\n")
+        return 1
+    except OSError as error:
+        sys.stderr.write(f"{error.strerror or error}\n")
+        return 1
+    return 0
+
+
+def describe(building: Path, prepared: Mapping[str, Any]) -> Manifest:
+    """Make pages that were moved the pages of a recording; return its manifest.
+
+    ``raw.json`` comes last: without it there is no recording, and nothing that misleads.
+    """
+    raw = building / raws.RAW
+    page, begin = int(prepared["description"]["page_bytes"]), int(prepared["begin"])
+    layers = [raw / LAYERS / str(name) for name in prepared["layers"]]
+    files = {place: [*place.glob("cpu[0-9]*")] for place in (raw, *layers)}
+    for file in (file for of in files.values() for file in of):
+        cut(file, page, begin)
+    if all(is_empty(file, page) for file in files[layers[0]]):
+        seconds = (int(prepared["end"]) - begin) / NS_PER_S
+        raise CritpathError(
+            f"nothing was recorded in the last {format_span(seconds)}: the budget is used up",
+            "allow more (--overhead), or wait",
+        )
+    rows = "".join(json.dumps(row) + "\n" for row in prepared["journal"])
+    (raw / JOURNAL).write_text(rows, encoding="ascii")
+    raws.write_json(raw / SUMMARY, prepared["overhead"])
+    manifest = read_manifest(building)
+    host = {**manifest.host, "programs": prepared["programs"]}
+    manifest = replace(manifest, begin=begin, host=host)
+    write_manifest(building, manifest)
+    raws.write_description(raw, {**prepared["description"], "begin": begin, "end": prepared["end"]})
+    return manifest
+
+
+def _finish(building: Path) -> None:
+    from critpath_record.ftrace.recorder import finish_killed  # noqa: PLC0415 - for this process
+
+    raw = building / raws.RAW
+    prepared: dict[str, Any] = json.loads((raw / _PREPARED).read_bytes())
+    manifest = describe(building, prepared)
+    names = GroupNames()  # at idle priority: what it costs is not the recorder's
+    names.look()
+    manifest = replace(manifest, groups=names.found)
+    recorded = finish_killed(building, _silent)
+    if recorded is None:
+        raise CritpathError("nothing was held", "wait until something was recorded")
+    # The analysis is no part of what runs as root here: only sizes and digests are noted.
+    from critpath_record.recovery import measure_streams  # noqa: PLC0415 - as above
+
+    complete_manifests(
+        {building: manifest},
+        *(COMPLETE, recorded.end, recorded, recorded.warnings),
+        measure_streams(building),
+    )
+    recorded.release()
+    building.rename(prepared["target"])
+
+
+def _silent(_: str) -> None:
+    """Show nothing."""
+
+
+def dump_request(version: str, profile: str, execution: str) -> RecordRequest:
+    """Return what a dump's manifest says was asked for."""
+    return RecordRequest(
+        output=Path(), commands=(), version=version, profile=profile, execution=execution
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,549 @@
+"""What a flight recorder holds: layers in the kernel's buffers, marks in pages of our own.
+
+The kernel overwrites the oldest events of a layer.  Marks, forks, execs and exits are moved to
+memory as they come, where triggers and ``critpath top`` look at them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import fcntl
+import os
+import re
+import resource
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from pathlib import Path
+from typing import Final
+
+from critpath.errors import CritpathError
+from critpath.units import NS_PER_S
+from critpath_record.budget.gaps import Journal
+from critpath_record.flight.pages import HEAD, SIZE, find_begin, page_time
+from critpath_record.ftrace import raw as raws
+from critpath_record.ftrace.drain import THREADS, online_cpus, pour, write_all
+from critpath_record.ftrace.gate import LAYERS, Layer, count_lost
+from critpath_record.ftrace.marks import UserMarks
+from critpath_record.ftrace.preflight import CLOCK
+from critpath_record.ftrace.tracefs import Instance
+
+DUMP: Final = "dump"  # why a gate was closed
+_MARKS_PART: Final = 16  # of the memory, for marks; in the kernel no more than this (KiB):
+_MARKS_KIB: Final = 512
+MARK_PLACES: Final = (".", raws.MARKS)  # below raw/: of programs that may trace, and of others
+_SETTLE: Final = 0.001  # s
+_PIPE: Final = 1 << 20  # bytes: as large as a pipe may be without further rights
+_ROWS: Final = 20_000  # closings and openings that are remembered
+_OVERWRITTEN: Final = re.compile(rb"^overrun: (\d+)", re.MULTILINE)
+_OLDEST: Final = re.compile(r"overrun: (\d+)\n(?:.*\n)*?oldest event ts: +(\d+\.\d+)")
+
+
+def _side_by_side(every: Sequence[CpuPages]) -> None:
+    """Take all, each cpu's in a thread; raises what went wrong."""
+    count = min(len(online_cpus()), THREADS, len(every))
+
+    def run(number: int) -> None:
+        for one in every[number::count]:
+            one.take()
+
+    threads = [threading.Thread(target=run, args=(n,), daemon=True) for n in range(1, count)]
+    for thread in threads:
+        thread.start()
+    run(0)
+    for thread in threads:
+        thread.join()
+    for one in every:
+        if one.failure is not None:
+            raise one.failure
+
+
+class MemoryJournal(Journal):
+    """When gates were closed, as far back as anything is held; never more than so many rows."""
+
+    def __init__(self) -> None:
+        self.rows: deque[dict[str, object]] = deque(maxlen=_ROWS)
+
+    @property
+    def since(self) -> int:
+        """From when on it is known (ns); 0 for always."""
+        if len(self.rows) < _ROWS:
+            return 0
+        first = self.rows[0]
+        return int(str(first.get("end") or first.get("closed")))
+
+    def forget(self) -> None:
+        """Forget all but since when what is closed is closed."""
+        last = {row["layer"]: row for row in self.rows}
+        kept = [row for row in last.values() if "begin" in row]
+        self.rows.clear()
+        self.rows.extend(kept)
+
+    def note_other(self, layer: str, since: int) -> None:
+        """Note that somebody else kept a layer from recording, at some time since.
+
+        Where it is closed anyway there is a gap, which lasts until it is opened here.
+        """
+        last = next((r for r in reversed(self.rows) if r["layer"] == layer), {})
+        if "begin" in last:
+            return
+        now = time.monotonic_ns()
+        opened = int(str(last.get("end", since)))  # by this recorder: nobody had closed it then
+        self.note_closed(layer, max(since, opened), now, "other")
+        self.note_opened(layer, now, now)
+
+    def note_closing(self, layer: str, begin: int, why: str) -> None:
+        """Nothing: what is in memory does not outlive this process."""
+
+    def note_closed(self, layer: str, begin: int, closed: int, why: str) -> None:
+        """Note when a layer was closed."""
+        self.rows.append({"layer": layer, "begin": begin, "closed": closed, "why": why})
+
+    def note_opened(self, layer: str, opening: int, end: int) -> None:
+        """Note when a layer was opened."""
+        self.rows.append({"layer": layer, "opening": opening, "end": end})
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class MarkPages:
+    """Pages of marks by cpu, the newest of so many bytes."""
+
+    def __init__(self, instance: Instance, cpus: Sequence[int], page: int, most: int) -> None:
+        self._page, self._most = page, most
+        self._held: dict[int, deque[bytes]] = {cpu: deque() for cpu in cpus}
+        self.bytes = 0
+        self._sources = {
+            cpu: instance.open(f"per_cpu/cpu{cpu}/trace_pipe_raw", os.O_RDONLY | os.O_NONBLOCK)
+            for cpu in cpus
+        }
+        self._stats = [instance.open(f"per_cpu/cpu{cpu}/stats", os.O_RDONLY) for cpu in cpus]
+        self.dropped: dict[int, bool] = dict.fromkeys(cpus, False)
+
+    def lost(self) -> list[int]:
+        """Return how many events each cpu lost so far: here none is overwritten on purpose."""
+        texts = [os.pread(file, 512, 0) for file in self._stats]
+        return [count_lost(t) + sum(map(int, _OVERWRITTEN.findall(t))) for t in texts]
+
+    def read(self) -> list[bytes]:
+        """Move what there is, also from pages that are not full; return the new pages."""
+        found = []
+        for cpu, source in self._sources.items():
+            while page := self._read_one(source):
+                found.append(page)
+                self.keep(cpu, page)
+        return found
+
+    def keep(self, cpu: int, page: bytes) -> None:
+        """Hold a page, and forget the oldest ones for it."""
+        self._held[cpu].append(page)
+        self.bytes += len(page)
+        self._forget()
+
+    def _read_one(self, source: int) -> bytes:
+        try:
+            page = os.read(source, self._page)
+        except BlockingIOError:
+            return b""
+        if len(page) < HEAD.size:
+            return b""
+        # What is behind the data of a page that is not full need not be kept.
+        return page[: HEAD.size + (HEAD.unpack_from(page)[1] & SIZE)]
+
+    def _forget(self) -> None:
+        while self.bytes > self._most:
+            cpu = min(
+                (c for c, held in self._held.items() if held),
+                key=lambda c: page_time(self._held[c][0]),
+            )
+            self.bytes -= len(self._held[cpu].popleft())
+            self.dropped[cpu] = True
+
+    def first(self) -> int:
+        """Return from when on all marks are held (ns), 0 if none was dropped."""
+        times = [
+            page_time(held[0]) for cpu, held in self._held.items() if self.dropped[cpu] and held
+        ]
+        return max(times, default=0)
+
+    def take(self) -> MarkPages:
+        """Return all that is held, and hold nothing."""
+        taken = copy.copy(self)
+        self._held = {cpu: deque() for cpu in self._held}
+        self.bytes, self.dropped = 0, dict.fromkeys(self.dropped, False)
+        return taken
+
+    def save(self, raw: Path, cutoff: int) -> None:
+        """Write the pages that end after a time, and forget all."""
+        for cpu, held in self._held.items():
+            with (raw / f"cpu{cpu}").open("xb") as stream:
+                pages = list(held)
+                for page, after in zip_longest(pages, pages[1:]):
+                    if after is None or page_time(after) >= cutoff:
+                        stream.write(page.ljust(self._page, b"\0"))
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all."""
+        for held in self._held.values():
+            held.clear()
+        self.bytes = 0
+        self.dropped = dict.fromkeys(self.dropped, False)
+
+    def close(self) -> None:
+        """Close the files; idempotent."""
+        for source in (*self._sources.values(), *self._stats):
+            with contextlib.suppress(OSError):
+                os.close(source)
+        self._sources, self._stats = {}, []
+
+
+def allow_pipes(most_bytes: int) -> None:
+    """Allow as many open files as pipes for so many bytes need, if that may be."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = soft + most_bytes // _PIPE + len(online_cpus())
+    with contextlib.suppress(OSError, ValueError):
+        if soft != resource.RLIM_INFINITY:
+            most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
+class CpuPages:
+    """Pages of one cpu, moved from its buffer to pipes: none of them is copied.
+
+    So gates are closed for a sixth of the time that it takes to write them.  Where there can be
+    no more pipes what is left is read.
+    """
+
+    def __init__(self, instance: Instance, cpu: int, page: int) -> None:
+        self._instance, self._cpu, self._page = instance, cpu, page
+        self._pipes: list[tuple[int, int]] = []  # the end to read from, and how much is in it
+        self._rest: list[bytes] = []
+        self.failure: OSError | CritpathError | None = None
+
+    def take(self) -> None:
+        """Move all, with tracing off; what fails is kept in `failure`, as this runs in a thread."""
+        try:
+            name = f"per_cpu/cpu{self._cpu}/trace_pipe_raw"
+            source = self._instance.open(name, os.O_RDONLY | os.O_NONBLOCK)
+            try:
+                while self._fill(source):
+                    pass
+                with contextlib.suppress(BlockingIOError):
+                    while page := os.read(source, self._page):
+                        self._rest.append(page.ljust(self._page, b"\0"))
+            finally:
+                os.close(source)
+        except (OSError, CritpathError) as error:
+            self.failure = error
+
+    def _fill(self, source: int) -> bool:
+        """Fill a pipe; return whether there may be more, and more pipes."""
+        try:
+            out, into = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError:  # too many
+            return False
+        size = held = 0
+        try:
+            with contextlib.suppress(OSError):
+                fcntl.fcntl(into, fcntl.F_SETPIPE_SZ, _PIPE)
+            size = fcntl.fcntl(into, fcntl.F_GETPIPE_SZ)
+            with contextlib.suppress(BlockingIOError):
+                while held < size and (moved := os.splice(source, into, size - held)):
+                    held += moved
+        finally:
+            os.close(into)
+            self._pipes.append((out, held))
+        return held == size > 0
+
+    def save(self, file: Path) -> None:
+        """Write all to a file."""
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            for out, held in self._pipes:
+                pour(out, descriptor, held)
+            for page in self._rest:
+                write_all(descriptor, page)
+        finally:
+            os.close(descriptor)
+
+    def close(self) -> None:
+        """Forget what is left; idempotent."""
+        pipes, self._pipes = self._pipes, []
+        for out, _ in pipes:
+            os.close(out)
+        self._rest = []
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Events that a buffer lost between two looks at the kernel's counts (ns).
+
+    `place` is the directory of its pages below ``raw/``.
+    """
+
+    since: int
+    until: int
+    place: str
+    cpu: int
+    events: int
+
+
+@dataclass(frozen=True)
+class Held:
+    """What was taken out of the buffers and is not written yet.
+
+    Attributes
+    ----------
+    begin : int
+        From when on gaps and marks are known (ns).
+    layers : mapping of str to mapping of int to CpuPages
+        By layer and cpu.
+    counts : mapping of str to mapping of int to mapping of str to int
+        What the kernel counted.
+    marks : sequence of MarkPages
+    losses : sequence of Loss
+    """
+
+    begin: int
+    layers: Mapping[str, Mapping[int, CpuPages]]
+    counts: Mapping[str, Mapping[int, Mapping[str, int]]]
+    marks: Sequence[MarkPages]
+    page: int
+    losses: Sequence[Loss] = field(default=())
+
+    def save(self, raw: Path, since: int, until: int) -> int:
+        """Write all to ``raw/``; return since when (ns) everything is there, at most `until`.
+
+        The pages are no recording yet: what `describe` writes makes them one.
+        """
+        begin = max(since, self.begin)
+        for name, pages in self.layers.items():
+            place = raw / LAYERS / name
+            place.mkdir(mode=0o700, parents=True)
+            for cpu, of in pages.items():
+                of.save(place / f"cpu{cpu}")
+                of.close()
+                begin = max(begin, find_begin(place / f"cpu{cpu}", self.page))
+        begin = min(begin, until)
+        for name, of_cpus in self.counts.items():
+            # What was overwritten, on purpose, is no loss.
+            counts = {cpu: {"entries": of.get("entries", 0)} for cpu, of in of_cpus.items()}
+            self._write_stats(raw, f"{LAYERS}/{name}", begin, counts)
+        for pages_of, where in zip(self.marks, MARK_PLACES, strict=False):
+            (raw / where).mkdir(mode=0o700, exist_ok=True)
+            pages_of.save(raw / where, begin)
+            self._write_stats(raw, where, begin, {})
+        return begin
+
+    def _write_stats(
+        self, raw: Path, where: str, begin: int, counts: dict[int, dict[str, int]]
+    ) -> None:
+        for loss in self.losses:
+            if loss.place == where and loss.until > begin:
+                of = counts.setdefault(loss.cpu, {})
+                of["dropped events"] = of.get("dropped events", 0) + loss.events
+        raws.write_stats(raw / where, counts)
+
+    def silences(self, begin: int) -> list[dict[str, object]]:
+        """Return when events were lost since a time: what is between them cannot be believed."""
+        return [
+            {"begin": since, "end": until, "cpu": -1, "what": "events were lost"}
+            for since, until in sorted({(loss.since, loss.until) for loss in self.losses})
+            if until > begin
+        ]
+
+    def close(self) -> None:
+        """Forget what is left; idempotent."""
+        for of in (one for pages in self.layers.values() for one in pages.values()):
+            of.close()
+
+
+class Memory:
+    """The instances of a flight recorder, from construction to `remove`.
+
+    Parameters
+    ----------
+    root : Path
+        Of tracefs.
+    session : str
+    most_bytes : int
+        Of all buffers, of all cpus.
+    """
+
+    def __init__(self, root: Path, session: str, most_bytes: int) -> None:
+        self._root, self._session, self._most = root, session, most_bytes
+        self.cpus = online_cpus()
+        self.instance = Instance.pin(root, session)
+        self.layers: list[Layer] = []
+        self.marks: MarkPages | None = None
+        self._user_marks: UserMarks | None = None
+        self._users_pages: MarkPages | None = None
+        self.page = 0
+        self.journal = MemoryJournal()
+        self.events: tuple[str, ...] = ()
+        self._overruns: dict[str, list[int]] = {}
+        self.lost = 0  # events so far, but for those that were overwritten on purpose
+        self._lost: dict[str, list[int]] = {}  # when it was looked at last
+        self._looked = time.monotonic_ns()
+        self._losses: deque[Loss] = deque(maxlen=_ROWS)
+        self._sizes: list[int] = []  # of each layer's buffers
+
+    def make(self, always: Sequence[str]) -> None:
+        """Make the instance that programs know, with what is always recorded."""
+        instance = self.instance
+        instance.make()
+        marks = self._most // _MARKS_PART
+        kib = max(64, min(_MARKS_KIB, marks // len(self.cpus) // 1024))
+        for name, value in (
+            *(("tracing_on", "0"), ("trace_clock", CLOCK), ("options/overwrite", "1")),
+            *(("options/markers", "1"), ("buffer_size_kb", str(kib))),
+        ):
+            instance.write(name, value)
+        instance.enable_events(event.replace("/", ":", 1) for event in always)
+        self.events = tuple(instance.enabled_events())
+        self.page = raws.page_bytes(instance.read("events/header_page"))
+        self.marks = MarkPages(instance, self.cpus, self.page, marks)
+        instance.write("tracing_on", "1")
+
+    def make_layers(self, layers: Mapping[str, Sequence[str]], available: list[str]) -> None:
+        """Make the layers, closed; they share what memory there is, `BASE` with most of it."""
+        room = self._most - self._most // _MARKS_PART
+        for number, (name, events) in enumerate(layers.items()):
+            part = 1.0 if len(layers) == 1 else (0.6, 0.4)[number > 0]
+            layer = Layer(self._root, self._session, name, events)
+            self.layers.append(layer)
+            size = int(room * part) // len(self.cpus)
+            layer.make(available, size, most=size)
+            layer.open_counts(self.cpus)
+            self._sizes.append(size)
+        self._overruns = {}
+
+    def open_user_marks(self, users: Sequence[int]) -> None:
+        """Let other users' programs mark executions; raises CritpathError."""
+        self._user_marks = of = UserMarks(self._root, self._session, users, None, self.page)
+        most = self._most // _MARKS_PART
+        self._users_pages = MarkPages(of.instance, self.cpus, self.page, most)
+
+    def read_marks(self) -> list[bytes]:
+        """Move what marks there are to memory; return the new pages."""
+        return [page for pages in self._pages() for page in pages.read()]
+
+    def _pages(self) -> list[MarkPages]:
+        return [pages for pages in (self.marks, self._users_pages) if pages is not None]
+
+    def put_right(self, since: int) -> list[str]:
+        """Put right what somebody else has switched since a time; return what that was."""
+        found = []
+        if self.instance.read("tracing_on").strip() != "1":
+            self.instance.write("tracing_on", "1")
+            found.append("marks")
+        for layer in self.layers:
+            if layer.put_right():
+                found.append(layer.name)
+                self.journal.note_other(layer.name, since)
+        return found
+
+    def remove_layers(self) -> None:
+        """Remove the layers; raises CritpathError if somebody holds one."""
+        layers, self.layers, self._sizes = self.layers, [], []
+        for layer in reversed(layers):
+            layer.remove()
+
+    def take(self) -> Held:
+        """Take out what is held, with gates closed, to be written when they are open again."""
+        time.sleep(_SETTLE)
+        self.read_marks()
+        self.note_losses()
+        losses, self._losses = [*self._losses], deque(maxlen=_ROWS)
+        begin = max(self.journal.since, *(pages.first() for pages in self._pages()))
+        layers = {layer.name: self._pages_of(layer.instance) for layer in self.layers}
+        every = [one for pages in layers.values() for one in pages.values()]
+        try:
+            _side_by_side(every)
+            counts = {
+                layer.name: {cpu: layer.instance.stats(cpu) for cpu in layers[layer.name]}
+                for layer in self.layers
+            }
+        except BaseException:
+            for one in every:
+                one.close()
+            raise
+        for name, of in counts.items():
+            self._overruns[name] = [of[cpu].get("overrun", 0) for cpu in self.cpus]
+        marks = [pages.take() for pages in self._pages()]
+        return Held(begin, layers, counts, marks, self.page, losses)
+
+    def _pages_of(self, instance: Instance) -> dict[int, CpuPages]:
+        """Return what is to be taken, also of cpus that were added since."""
+        others = {*instance.cpus()} - {*self.cpus}
+        came = [cpu for cpu in sorted(others) if instance.stats(cpu).get("entries")]
+        return {cpu: CpuPages(instance, cpu, self.page) for cpu in (*self.cpus, *came)}
+
+    def drop(self) -> None:
+        """Forget all that is held, as after a dump that failed in part."""
+        for pages in self._pages():
+            pages.clear()
+        for layer in self.layers:
+            with contextlib.suppress(CritpathError, OSError):
+                layer.instance.write("trace", "")
+        self._overruns = {}
+        self._losses.clear()
+        self._lost = self._read_lost()  # those of layers begin at 0 again
+
+    def note_losses(self) -> None:
+        """Note what was lost since the last look."""
+        since, self._looked = self._looked, time.monotonic_ns()
+        before, self._lost = self._lost, self._read_lost()
+        for place, counts in self._lost.items():
+            for cpu, was, now in zip(self.cpus, before.get(place, counts), counts, strict=True):
+                if now > was:
+                    self.lost += now - was
+                    self._losses.append(Loss(since, self._looked, place, cpu, now - was))
+
+    def _read_lost(self) -> dict[str, list[int]]:
+        found = {f"{LAYERS}/{layer.name}": layer.lost(self.cpus) for layer in self.layers}
+        for pages, place in zip(self._pages(), MARK_PLACES, strict=False):
+            found[place] = pages.lost()
+        return found
+
+    def oldest(self) -> int:
+        """Return from when on all events of all cpus are held (ns), 0 if none was overwritten."""
+        if not self.layers:
+            return 0
+        times = [0, *(pages.first() for pages in self._pages())]
+        for layer in self.layers:
+            known = self._overruns.get(layer.name, [0] * len(self.cpus))
+            for cpu, before in zip(self.cpus, known, strict=True):
+                text = layer.instance.read(f"per_cpu/cpu{cpu}/stats")
+                found = _OLDEST.search(text)
+                if found and int(found[1]) > before:  # else it has all
+                    times.append(round(float(found[2]) * NS_PER_S))
+        return max(times)
+
+    def used(self) -> tuple[int, float]:
+        """Return the bytes that are held, and how full the fullest buffer is."""
+        found, fullest = sum(pages.bytes for pages in self._pages()), 0.0
+        for layer, size in zip(self.layers, self._sizes, strict=True):
+            for cpu in self.cpus:
+                held = layer.instance.stats(cpu).get("bytes", 0)
+                found, fullest = found + held, max(fullest, held / size)
+        return found, min(fullest, 1.0)
+
+    def remove(self) -> None:
+        """Turn everything off and remove the instances; raises CritpathError if held by others."""
+        with contextlib.suppress(CritpathError):
+            self.instance.write("tracing_on", "0")
+        for pages in self._pages():
+            pages.close()
+        if self._user_marks is not None:
+            self._user_marks.remove()
+        try:
+            self.remove_layers()
+        finally:
+            self.instance.remove()

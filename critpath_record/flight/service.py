@@ -1,0 +1,854 @@
+"""The flight recorder as it runs: one loop that waits for triggers, and saves what is held."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import resource
+import select
+import signal
+import socket
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from critpath.errors import CritpathError
+from critpath.schema.parameters.budget import CONTROL
+from critpath.schema.ways import way_of_requests
+from critpath.units import NS_PER_S, plural, safe_text
+from critpath_marks.sessions import new_session_name, start_time
+from critpath_record._pulse import name_thread
+from critpath_record.budget.account import SLOTS, overhead_of
+from critpath_record.budget.calibrate import find_costs
+from critpath_record.budget.control import Budget, Control, Costs
+from critpath_record.budget.loop import BusyTimes, Loop
+from critpath_record.cleanup import remove_leftovers
+from critpath_record.flight.conditions import COMMAND, LASTING, USUAL, Condition
+from critpath_record.flight.dumps import Dump, Trigger, dump_request, find_dumps, remove_oldest
+from critpath_record.flight.live import Execution, Formats, LiveExecutions
+from critpath_record.flight.memory import DUMP, Memory, allow_pipes
+from critpath_record.flight.state import FORMAT, hold_lock, listen, prepare_directory, write_state
+from critpath_record.flight.triggers import Triggers
+from critpath_record.ftrace import raw as raws
+from critpath_record.ftrace import recorder as ftrace
+from critpath_record.ftrace import tracefs
+from critpath_record.ftrace.budget import lengthen_horizon, machine_model
+from critpath_record.ftrace.drain import raise_priority
+from critpath_record.ftrace.events import (
+    find_net_devices,
+    find_timer_functions,
+    lttng_name,
+    select_events,
+)
+from critpath_record.ftrace.gate import split_layers
+from critpath_record.ftrace.preflight import CLOCK
+from critpath_record.profiles import profile_events, profile_label
+from critpath_record.recorder import Leftover
+from critpath_record.sockets import scan_descriptors, scan_sockets
+
+PROFILES: Final = ("requests", "syscalls", "minimal")  # profiles, richest first
+_TRIAL: Final = 1.0  # s
+# Of the budget, for events: the rest is for the recorder's own time, and for busier times.
+_PART: Final = 0.6
+_TICK: Final = (0.05, 1.0)  # s between two looks at marks: where triggers ask for them, else
+_SECOND: Final = 1.0
+_LOOKS: Final = 50  # at counts in a horizon, at least, while everything is open
+_STATE_EVERY: Final = 60.0  # s
+_SCAN_EVERY, _SCAN_SHARE = 60.0, 0.05  # s between two looks at threads; of the budget at most
+_ALL: Final = 0.995  # of the time, but for what the dumps took
+_LAST: Final = 60.0  # s for a dump that is being made at the end
+_HOUR, _AGAIN = 3600.0, 60.0  # s; between two dumps for one condition, at least
+_SAY_EVERY: Final = 60.0  # s between two lines about triggers that are refused for one reason
+_SIGNALS: Final = (*(signal.SIGINT, signal.SIGTERM, signal.SIGHUP), signal.SIGUSR1, signal.SIGUSR2)
+_ENDING: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+_ROOM: Final = 64 << 20  # bytes of a disk that a dump leaves free
+_MOST_WORDS: Final = 4096  # bytes of a request
+_CLIENTS: Final = 16
+_WAITING: Final = 20_000  # executions that are held for who watches
+_LOOKED_ON: Final = 10.0  # s for which executions are found after somebody asked for them
+_TOLD: Final = 100_000  # bytes of them in one answer: it is one message of a socket
+_MOST_PROGRAMS: Final = 1000  # names of threads
+_ROW, _LONGEST_LETTER = 64, 12  # bytes of one without its kind, and of a letter of that, at most
+
+
+@dataclass(frozen=True)
+class FlightRequest:
+    """What a flight recorder is asked to do.
+
+    Attributes
+    ----------
+    directory : Path
+    budget : Budget
+    keep : float
+        s of history that a dump has at most.
+    memory : int
+        Bytes of all buffers.
+    conditions : tuple of Condition
+    at_most : int
+        Dumps an hour.
+    dumps : int
+        That are kept.
+    usual : float
+        s from one dump of what is usual to the next; 0 for none.
+    after : float
+        s for which it goes on to record before it saves what goes on.
+    profiles : tuple of str
+        Richest first; the first that the budget allows all the time is taken.
+    execution, version : str
+    mark_users : tuple of int
+        Uids whose programs may mark executions though they may not trace; -1 for all.
+    marks_required : bool
+        Whether these were asked for.
+    """
+
+    directory: Path
+    budget: Budget
+    keep: float
+    memory: int
+    conditions: tuple[Condition, ...]
+    at_most: int
+    dumps: int
+    usual: float = 0.0
+    after: float = 0.0
+    profiles: tuple[str, ...] = PROFILES
+    execution: str = ""
+    version: str = ""
+    mark_users: tuple[int, ...] = ()
+    marks_required: bool = False
+
+
+class Refusals:
+    """How many dumps conditions may make; what was refused is counted, by why."""
+
+    def __init__(self, most: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._most, self._clock = most, clock
+        self._made: deque[tuple[float, str]] = deque(maxlen=most)
+        self._said: dict[str, float] = {}
+        self.counts: dict[str, int] = {}
+
+    def refusal(self, when: str) -> str:
+        """Return why there may be none for a condition now, "" if there may."""
+        now = self._clock()
+        if len(self._made) == self._most and now - self._made[0][0] < _HOUR:
+            return "too many an hour"
+        # Of what has lasted since the last dump little is held, and the hour's would soon be gone.
+        again = any(of == when and now - at < _AGAIN for at, of in self._made)
+        return "too soon after another" if again else ""
+
+    def note_made(self, when: str) -> None:
+        """Count one that is made for a condition."""
+        self._made.append((self._clock(), when))
+
+    def note(self, why: str) -> bool:
+        """Count one that was refused, for one of few reasons; return whether to say so now."""
+        self.counts[why] = self.counts.get(why, 0) + 1
+        now = self._clock()
+        if now - self._said.get(why, -_SAY_EVERY) < _SAY_EVERY:
+            return False
+        self._said[why] = now
+        return True
+
+
+class Flight:
+    """A flight recorder, from construction until `run` returns."""
+
+    # There are from `_start` on.
+    _triggers: Triggers
+    _memory: Memory
+    _control: Control
+    _loop: Loop
+    _live: LiveExecutions
+
+    def __init__(self, request: FlightRequest, say: Callable[[str], None]) -> None:
+        self.request, self._say = request, say
+        self.session = new_session_name()
+        self._refusals = Refusals(request.at_most)
+        self._dump: Dump | None = None
+        self._pending: Trigger | None = None  # of who asked meanwhile
+        self._going_on: dict[str, tuple[float, Trigger]] = {}  # by condition, when to save it
+        self._asked: list[socket.socket] = []  # who waits for the dump under way
+        self._waiting: list[socket.socket] = []  # and for the one after it
+        self._clients: dict[int, socket.socket] = {}
+        self._ended: deque[Execution] = deque(maxlen=_WAITING)
+        self._watched = 0.0  # until when somebody looks on
+        self._seen = 0  # executions in all, of which the newest are held
+        self._profile = ""
+        self._fitted = False  # all of it could be recorded all the time, at the start
+        self._began = time.monotonic()
+        self._usual_due = self._began + min(request.usual, request.keep)
+        self._since = time.monotonic_ns()  # when what is held begins, at the earliest
+        self._right = self._since  # when nobody else had switched anything
+        self._made = self._removed = 0
+        self._closed = 0.0
+        self._last = ""
+        self._second: tuple[float, float, float] = (0.0, 0.0, 0.0)
+        self._moved = self._spent = 0.0  # cpu time for dumps, here and in all: not in the budget
+        self._times = 0.0
+        self._own = 0.0  # cpu time of this thread until it was charged last
+        self._ending = False
+        self._threads: list[tracefs.ThreadRow] = []
+        self._scan_due = 0.0
+        self._description: dict[str, Any] = {}
+
+    # From start to end
+
+    def run(self) -> int:
+        """Record until a signal, or until it is asked to stop."""
+        fatal = [one for one in ftrace.missing_requirements(None) if one.fatal]
+        if fatal:
+            raise CritpathError(
+                f"a flight recorder cannot run here: {fatal[0].what}",
+                f"{fatal[0].do} (critpath doctor shows all that is missing)",
+            )
+        directory = prepare_directory(self.request.directory)
+        # A service that was killed is started again.
+        remove_leftovers(self._say_removed)
+        with contextlib.ExitStack() as stack:
+            place = stack.enter_context(hold_lock(directory, self.session))
+            woken = stack.enter_context(_signals())
+            server = stack.enter_context(listen(place))
+            self._triggers = Triggers(self.request.conditions)
+            stack.callback(self._triggers.close)
+            stack.callback(self._close_clients)
+            self._start(stack)
+            stack.callback(self._end)
+            self._write_state("running")
+            _notify("READY=1", f"STATUS={self._headline()}")
+            self._say(self._headline())
+            self._watch(woken, server)
+            _notify("STOPPING=1")
+        return 0
+
+    def _say_removed(self, leftover: Leftover, error: CritpathError | None) -> None:
+        if error is None:
+            self._say(f"removed {leftover.kind} {leftover.name} of a killed recorder")
+        else:
+            self._say(f"warning: {error.what} ({error.do})")
+
+    def _start(self, stack: contextlib.ExitStack) -> None:
+        name_thread(b"critpath-flight")
+        root = tracefs.find() or tracefs.mount()
+        lines = tracefs.Instance(root).read("available_events").splitlines()
+        available = [line.replace(":", "/", 1) for line in lines if ":" in line]
+        self._memory = memory = Memory(root, self.session, self.request.memory)
+        stack.callback(memory.remove)
+        allow_pipes(self.request.memory)
+        for number, profile in enumerate(self.request.profiles):
+            events = select_events(profile_events(profile), available)
+            always, layers = split_layers(events.events)
+            if number == 0:
+                memory.make(always)
+                self._open_marks(memory)
+                stack.callback(tracefs.TracingWatchdog(memory.instance).dismiss)
+            last = number == len(self.request.profiles) - 1
+            if events.missing and not last and profile_label(profile) == "requests":
+                continue
+            memory.make_layers(layers, available)
+            budget = self.request.budget
+            costs = find_costs(budget.calibrate, memory.layers, memory.cpus[-1], machine_model())
+            self._fitted = self._fits(memory, costs)
+            if last or self._fitted:
+                break
+            memory.remove_layers()
+        self._profile, budget = profile, lengthen_horizon(budget, costs)
+        memory.drop()
+        self._describe(memory, root, events.missing)
+        for layer in memory.layers:
+            stack.callback(tracefs.TracingWatchdog(layer.instance).dismiss)
+        names = [layer.name for layer in memory.layers]
+        self._control = Control(budget, costs, names, len(memory.cpus), 1)
+        self._control.owe("calibration", costs.seconds)
+        self._control.longest = max(self._control.longest, budget.horizon / _LOOKS)
+        self._live = LiveExecutions(Formats.read(memory.instance))
+        self._look_at_threads()
+        self._own = time.thread_time()
+        self._since = time.monotonic_ns()
+        self._loop = Loop(self._control, memory.layers, memory.journal, memory.cpus, held=False)
+        self._loop.rest = budget.horizon / SLOTS
+        stack.callback(self._loop.stop)
+
+    def _open_marks(self, memory: Memory) -> None:
+        """Let other users' programs mark executions, if any may."""
+        if not self.request.mark_users:
+            return
+        try:
+            memory.open_user_marks(self.request.mark_users)
+        except CritpathError as error:
+            if self.request.marks_required:
+                raise
+            self._say(f"warning: {error.what} ({error.do})")
+
+    def _fits(self, memory: Memory, costs: Costs) -> bool:
+        """Return whether all of it could be recorded all the time, as the machine is now."""
+        busy = BusyTimes(memory.cpus)
+        before = [layer.counts(memory.cpus) for layer in memory.layers]
+        for layer in memory.layers:
+            layer.open()
+        time.sleep(_TRIAL)
+        for layer in reversed(memory.layers):
+            layer.close()
+        passed = busy.passed()
+        busy.close()
+        cost = [0.0] * len(memory.cpus)
+        for layer, was in zip(memory.layers, before, strict=True):
+            for cpu, (a, b) in enumerate(zip(was, layer.counts(memory.cpus), strict=True)):
+                cost[cpu] += 1e-9 * CONTROL.kappa * costs.events[layer.name] * (b - a)
+        share = max(c / max(b, 0.05 * _TRIAL) for c, b in zip(cost, passed, strict=True))
+        return share <= _PART * self.request.budget.share
+
+    def _describe(self, memory: Memory, root: Path, missing: Sequence[str]) -> None:
+        host = os.uname()
+        self._events = (*memory.events, *(e for layer in memory.layers for e in layer.events))
+        self._description = {
+            "clock": CLOCK,
+            "page_bytes": memory.page,
+            "cpus": memory.cpus,
+            "profile": profile_label(self._profile),
+            "events": list(self._events),
+            "missing": list(missing),
+            "buffer_bytes": self.request.memory // len(memory.cpus),
+            "tracefs": str(root),
+            "host": {
+                "name": host.nodename,
+                "kernel": host.release,
+                "machine": host.machine,
+                "timer_functions": find_timer_functions(),
+                "net_devices": find_net_devices(),
+            },
+            "recorder": {"name": "ftrace", "version": self.request.version},
+        }
+
+    def _end(self) -> None:
+        """Finish what is being made, within a minute; else it is given up."""
+        self._pending = None
+        until = time.monotonic() + _LAST
+        while self._dump is not None and time.monotonic() < until:
+            self._look_at_dump()
+            time.sleep(_TICK[0])
+        if self._dump is not None:
+            self._dump.discard()
+        self._write_state("stopped")
+
+    # The loop
+
+    def _watch(self, woken: int, server: socket.socket) -> None:
+        triggers, memory = self._triggers, self._memory
+        poll = select.poll()
+        for source in (woken, server):
+            poll.register(source, select.POLLIN)
+        triggers.register(poll)
+        due = state = time.monotonic()
+        while not self._ending:
+            waits = self._dump is not None or bool(self._going_on)
+            fast = triggers.watches_marks or waits
+            ready = poll.poll(1000 * _TICK[not fast])
+            now = time.monotonic_ns()
+            for descriptor, _ in ready:
+                if descriptor == woken:
+                    self._take_signals(os.read(woken, 256))
+                elif descriptor == server.fileno():
+                    self._accept(server, poll)
+                elif descriptor in self._clients:
+                    self._answer(descriptor, poll)
+                else:
+                    self._fire(triggers.ready(descriptor, now))
+            self._look_at_marks()
+            self._look_at_dump()
+            self._look_at_what_is_due()
+            self._look_at_threads()
+            if time.monotonic() >= due:
+                due = time.monotonic() + _SECOND
+                self._count()
+                self._look_at_hands()
+                memory.note_losses()
+                self._fire(triggers.counted(memory.lost, self._times, now))
+            if time.monotonic() >= state + _STATE_EVERY:
+                state = time.monotonic()
+                self._write_state("running")
+
+    def _take_signals(self, numbers: bytes) -> None:
+        for number in numbers:
+            if number in _ENDING:
+                self._ending = True
+                continue
+            found = self._triggers.signalled(number)
+            if found is None and number != signal.SIGUSR1:
+                continue
+            when = found.text if found else "signal USR1"
+            kind = found.name if found else "USR1"
+            asked = number == signal.SIGUSR1
+            self._fire([Trigger(when, kind=kind, at=time.monotonic_ns(), asked=asked)])
+
+    def _look_at_marks(self) -> None:
+        if ended := self._read_marks():
+            self._fire(self._triggers.ended(ended, time.monotonic_ns()))
+
+    def _read_marks(self) -> list[Execution]:
+        """Move what marks there are; return the executions that ended, if somebody looks."""
+        pages = self._memory.read_marks()
+        if not self._triggers.watches_marks and time.monotonic() > self._watched:
+            self._live.forget()
+            return []
+        ended = self._live.add(pages)
+        self._ended.extend(ended)
+        self._seen += len(ended)
+        return ended
+
+    def _look_at_hands(self) -> None:
+        """Put right what somebody else has switched; the time since the last look is a gap."""
+        before, self._right = self._right, time.monotonic_ns()
+        with self._loop.waiting():
+            wrong = self._memory.put_right(before)
+        if wrong:
+            self._say(f"warning: somebody else switched {', '.join(wrong)}: it is put right")
+
+    def _count(self) -> None:
+        """Note what the last second cost."""
+        control = self._control
+        own, before = time.thread_time(), self._own
+        self._own = own
+        with self._loop.waiting():
+            control.charge("watching", own - before)
+        cost, busy = max(
+            zip(control.tally.cost, control.tally.busy, strict=True), key=lambda x: x[0]
+        )
+        was_cost, was_busy, _ = self._second
+        share = min(0.99, (cost - was_cost) / max(busy - was_busy, 0.05))
+        self._second = cost, busy, overhead_of(max(0.0, share))
+        self._times = self._second[2] / control.budget.overhead
+
+    def _fire(self, triggers: Iterator[Trigger] | Sequence[Trigger]) -> None:
+        for trigger in triggers:
+            lasts = trigger.when.partition(" ")[0] in LASTING and self.request.after > 0
+            if not lasts or trigger.when in self._going_on:
+                if not lasts:
+                    self._save(trigger)
+                continue
+            if why := self._refusals.refusal(trigger.when):
+                self._refuse(trigger, why)
+                continue
+            self._going_on[trigger.when] = time.monotonic() + self.request.after, trigger
+
+    def _look_at_what_is_due(self) -> None:
+        """Save what went on for long enough; else what is usual, if it is time for that."""
+        if self._dump is not None:
+            return
+        now = time.monotonic()
+        for when, (due, trigger) in self._going_on.items():
+            if now >= due:
+                del self._going_on[when]
+                self._save(trigger)
+                return
+        if self.request.usual and not self._going_on and now >= self._usual_due:
+            why = self._save(Trigger(USUAL, at=time.monotonic_ns()))
+            self._usual_due = now + (min(_AGAIN, self.request.usual) if why else self.request.usual)
+
+    # Dumps
+
+    def _save(self, trigger: Trigger) -> str:
+        """Begin a dump; return why not, "" if it was begun, or will be after the one under way."""
+        if self._dump is not None and trigger.asked:
+            self._pending = self._pending or trigger
+            return ""
+        why = self._refusal(trigger)
+        if not why:
+            before = time.thread_time()
+            try:
+                self._dump = self._move(trigger)
+                if not (trigger.asked or trigger.when == USUAL):
+                    self._refusals.note_made(trigger.when)
+            except (CritpathError, OSError) as error:
+                full = isinstance(error, OSError) and error.errno in raws.FULL
+                why = "disk full" if full else "failed"
+                text = error.what if isinstance(error, CritpathError) else str(error.strerror)
+                self._say(f"warning: a dump was given up: {text}")
+            took = time.thread_time() - before
+            self._moved, self._own = self._moved + took, self._own + took
+        if why:
+            self._refuse(trigger, why)
+        return why
+
+    def _refuse(self, trigger: Trigger, why: str) -> None:
+        if self._refusals.note(why):
+            self._say(f"refused ({why}): {safe_text(trigger.when)}; more of these are counted")
+
+    def _refusal(self, trigger: Trigger) -> str:
+        if self._dump is not None:
+            return "a dump is being made"
+        limited = not (trigger.asked or trigger.when == USUAL)
+        if limited and (why := self._refusals.refusal(trigger.when)):
+            return why
+        used, _ = self._memory.used()
+        try:
+            found = os.statvfs(self.request.directory)
+        except OSError:
+            return "failed"
+        free = found.f_bavail * found.f_frsize
+        return "disk full" if found.f_blocks and free < 2 * used + _ROOM else ""
+
+    def _move(self, trigger: Trigger) -> Dump:
+        """Close the gates, move what is held, and begin to make a recording of it."""
+        memory = self._memory
+        request = dump_request(self.request.version, self._profile, self.request.execution)
+        dump = Dump(self.request.directory, trigger, request)
+        dump.make()
+        held = None
+        begun = time.monotonic_ns()
+        try:
+            with _urgent(), self._loop.closed(DUMP):
+                memory.instance.write("tracing_on", "0")
+                closed = time.monotonic_ns()
+                since = max(self._since, closed - round(self.request.keep * NS_PER_S))
+                self._read_marks()
+                try:
+                    held = memory.take()
+                    rows = list(memory.journal.rows)
+                finally:
+                    if held is None:
+                        memory.drop()
+                    memory.journal.forget()
+                    self._since = time.monotonic_ns()
+                    memory.instance.write("tracing_on", "1")
+            self._closed = (time.monotonic_ns() - begun) / NS_PER_S
+            with contextlib.closing(held):
+                begin = held.save(dump.raw, since, closed)
+            programs = self._note_machine(dump.raw, begin)
+            raws.copy_descriptions(memory.instance, dump.raw, self._events)
+            dump.start(
+                {
+                    "begin": begin,
+                    "end": closed,
+                    "layers": [layer.name for layer in memory.layers],
+                    "journal": rows,
+                    "overhead": self._overhead(trigger),
+                    "programs": programs,
+                    "description": {
+                        **self._description,
+                        "gaps": held.silences(begin),
+                        "session": dump.session,
+                        "epoch": ftrace.measure_epoch(),
+                    },
+                }
+            )
+        except BaseException:
+            dump.discard()
+            raise
+        return dump
+
+    def _note_machine(self, raw: Path, begin: int) -> dict[str, str]:
+        """Note what threads, groups and sockets there are, and which threads there were.
+
+        Returns what programs are, see `find_programs`.
+        """
+        threads = tracefs.scan_threads()
+        raws.write_json(raw / f"statedump{raws.AT_END}.json", threads)
+        # Seen before what is held, or as old as that: they were there when it begins.
+        known = {row[1]: _at(begin, row) for row in self._threads}
+        born = _births({row[1] for row in threads} - {*known})
+        known |= {
+            r[1]: (begin, *r[1:]) for r in threads if r[1] not in known and born[r[1]] < begin
+        }
+        raws.write_json(raw / "statedump.json", [*known.values()])
+        self._threads = threads
+        groups = [(begin, *row[1:]) for row in ftrace.scan_cgroups() if row[1] in known]
+        raws.write_json(raw / "cgroups.json", groups)
+        names = {lttng_name(*event.split("/")) for event in self._events}
+        if way_of_requests(names):
+            raws.write_json(raw / f"sockets{raws.AT_END}.json", scan_sockets()[0])
+        if way_of_requests(names - {"sk_data_ready"}):
+            raws.write_json(raw / f"descriptors{raws.AT_END}.json", scan_descriptors()[0])
+        return find_programs(threads)
+
+    def _look_at_threads(self) -> None:
+        """Note which threads there are, as those that end meanwhile cannot be asked any more."""
+        now = time.monotonic()
+        if now < self._scan_due:
+            return
+        before = time.thread_time()
+        self._threads = tracefs.scan_threads()
+        took = time.thread_time() - before
+        self._scan_due = now + max(_SCAN_EVERY, took / (_SCAN_SHARE * self.request.budget.share))
+
+    def _look_at_dump(self) -> None:
+        dump = self._dump
+        said = dump.poll() if dump is not None else None
+        if dump is None or said is None:
+            return
+        self._dump = None
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        self._spent = self._moved + used.ru_utime + used.ru_stime
+        answer: dict[str, object]
+        if said:
+            self._refusals.note("failed")
+            self._say(f"warning: a dump was given up: {safe_text(said)}")
+            answer = {"refused": said}
+        else:
+            self._made += 1
+            self._last = str(dump.target)
+            # So soon after another one there is little to save.
+            pause = min(self.request.usual, self.request.keep)
+            self._usual_due = max(self._usual_due, time.monotonic() + pause)
+            self._say(
+                f"{dump.target}: {safe_text(dump.trigger.when)} {dump.trigger.value}".rstrip()
+            )
+            kept = self.request.dumps
+            self._removed += remove_oldest(self.request.directory, kept, dump.target)
+            answer = {"dump": str(dump.target), "closed": round(self._closed, 4)}
+        for client in self._asked:
+            _reply(client, answer)
+        self._asked, self._waiting = self._waiting, []
+        pending, self._pending = self._pending, None
+        if pending is not None and (why := self._save(pending)):
+            for client in self._asked:
+                _reply(client, {"refused": why})
+            self._asked = []
+        self._write_state("running")
+        _notify(f"STATUS={self._headline()}")
+
+    # Who asks
+
+    def _accept(self, server: socket.socket, poll: select.poll) -> None:
+        with contextlib.suppress(OSError):
+            client, _ = server.accept()
+            if len(self._clients) >= _CLIENTS:  # one of those that say nothing
+                oldest = next(iter(self._clients))
+                poll.unregister(oldest)
+                self._clients.pop(oldest).close()
+            client.setblocking(False)
+            self._clients[client.fileno()] = client
+            poll.register(client, select.POLLIN)
+
+    def _answer(self, descriptor: int, poll: select.poll) -> None:
+        client = self._clients.pop(descriptor)
+        poll.unregister(descriptor)
+        try:
+            asked = json.loads(client.recv(_MOST_WORDS) or b"null")
+        except (OSError, ValueError, RecursionError):
+            asked = None
+        if not isinstance(asked, dict):
+            client.close()
+        elif "dump" in asked:
+            reason = safe_text(str(asked["dump"]))[:200]
+            after = self._dump is not None
+            if why := self._save(Trigger(COMMAND, reason, at=time.monotonic_ns(), asked=True)):
+                _reply(client, {"refused": why})
+            else:
+                (self._waiting if after else self._asked).append(client)
+        elif "top" in asked:
+            _reply(client, self._tell(asked["top"]))
+        else:
+            self._ending |= "stop" in asked
+            _reply(client, self.status())
+
+    def _tell(self, seen: object) -> dict[str, object]:
+        """Return the executions that ended after so many, as many as an answer holds."""
+        self._watched = time.monotonic() + _LOOKED_ON
+        first = self._seen - len(self._ended)
+        after = min(seen, self._seen) if isinstance(seen, int) and seen >= 0 else self._seen
+        rows: list[list[object]] = []
+        room = _TOLD
+        for one in itertools.islice(self._ended, max(after - first, 0), None):
+            rows.append([one.what, one.kind, one.begin, one.end])
+            room -= _ROW + _LONGEST_LETTER * len(one.kind)
+            if room < 0:
+                break
+        until = max(after, first) + len(rows)
+        return {
+            "now": time.monotonic_ns(),
+            "seen": until,
+            "more": until < self._seen,
+            "missed": max(first - after, 0),
+            "ended": rows,
+            "dump": self._last,
+            "covers": round(self._covers(), 4),
+            "overhead": round(self._second[2], 5),
+        }
+
+    def _close_clients(self) -> None:
+        for client in (*self._clients.values(), *self._asked, *self._waiting):
+            client.close()
+
+    # What is told
+
+    def status(self) -> dict[str, object]:
+        """Return what is held now, what it costs, and what became of triggers."""
+        memory, control = self._memory, self._control
+        now = time.monotonic_ns()
+        oldest = max(memory.oldest(), self._since, now - round(self.request.keep * NS_PER_S))
+        held = (now - oldest) / NS_PER_S
+        used, fullest = memory.used()
+        return {
+            "format": FORMAT,
+            "session": self.session,
+            "pid": os.getpid(),
+            "since": round(time.monotonic() - self._began, 1),
+            "profile": self._profile,
+            "conditions": [one.text for one in self.request.conditions],
+            "memory": self.request.memory,
+            "keep": self.request.keep,
+            "dumps": {
+                "made": self._made,
+                "kept": len(find_dumps(self.request.directory)),
+                "most": self.request.dumps,
+                "removed": self._removed,
+                "last": self._last,
+                "closed": round(self._closed, 4),
+                "cpu": round(self._spent, 2),
+                "refused": dict(sorted(self._refusals.counts.items())),
+            },
+            "held": round(held, 1),
+            "room": round(min(held / max(fullest, 1e-6), self.request.keep), 1),
+            "used": used,
+            "layers": [layer.name for layer in memory.layers],
+            "covers": round(self._covers(), 4),
+            "overhead": {
+                "target": self.request.budget.overhead,
+                "counted": round(control.counted(), 5),
+                "now": round(self._second[2], 5),
+                "of": self.request.budget.of,
+            },
+        }
+
+    def _covers(self) -> float:
+        """Return the share of the time in which everything was recorded."""
+        loop = self._loop
+        return min(1.0, loop.open_seconds() / max(time.monotonic() - loop.begun, 1e-9))
+
+    def _overhead(self, trigger: Trigger) -> dict[str, object]:
+        control = self._control
+        budget, costs, tally = control.budget, control.costs, control.tally
+        worst = max(tally.shares(), default=(0.0, 0))
+        return {
+            "target": budget.overhead,
+            "horizon": budget.horizon,
+            "of": budget.of,
+            "controller": budget.controller,
+            "seed": 1,
+            "counted": round(control.counted(), 6),
+            "worst_horizon": round(overhead_of(tally.worst) or control.counted(), 6),
+            "worst_cpu": {"cpu": worst[1], "overhead": round(overhead_of(worst[0]), 6)},
+            "machine": round(control.counted("machine"), 6),
+            "busiest": round(control.counted("busiest"), 6),
+            "command": None,
+            "compared": None,
+            "felt": {},
+            "while_open": round(control.counted(), 6),
+            "kappa": control.kappa,
+            "cost": {name: round(value, 6) for name, value in sorted(tally.parts.items())},
+            "events_ns": {name: round(costs.events[name], 1) for name in control.layers},
+            "interval": round(costs.interval, 4),
+            "measured": costs.measured,
+            "layers": {name: {"covers": round(self._covers(), 4)} for name in control.layers},
+            "executions": {},
+            "trigger": {
+                "when": trigger.when,
+                "value": trigger.value,
+                "kind": trigger.kind,
+                "id": trigger.id,
+                "at": trigger.at,
+            },
+        }
+
+    def _headline(self) -> str:
+        budget = self.request.budget
+        said = f"{100 * self._covers():.0f} %" if self._made else "in windows"
+        said = "all the time" if self._covers() > _ALL or self._fitted > self._made else said
+        return (
+            f"flight recorder: profile {self._profile}, under {100 * budget.overhead:g} %, open "
+            f"{said}; {plural(len(find_dumps(self.request.directory)), 'dump')}"
+        )
+
+    def _write_state(self, state: str) -> None:
+        with contextlib.suppress(OSError):
+            write_state(self.request.directory, {**self.status(), "state": state})
+
+
+@contextlib.contextmanager
+def _urgent() -> Iterator[None]:
+    """Have priority meanwhile: as long as it takes nothing is recorded."""
+    policy, nice = os.sched_getscheduler(0), os.getpriority(os.PRIO_PROCESS, 0)
+    param = os.sched_getparam(0)
+    raise_priority()
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            os.sched_setscheduler(0, policy, param)
+            os.setpriority(os.PRIO_PROCESS, 0, nice)
+
+
+def _births(threads: set[int]) -> dict[int, int]:
+    """Return when threads began (ns, CLOCK_MONOTONIC), as well as the kernel says it."""
+    slept = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()
+    tick = NS_PER_S // os.sysconf("SC_CLK_TCK")
+    began = {thread: start_time(thread) for thread in threads}
+    return {thread: at * tick - slept if at else sys.maxsize for thread, at in began.items()}
+
+
+def find_programs(threads: Sequence[tracefs.ThreadRow]) -> dict[str, str]:
+    """Return by names of threads which file their processes execute, and since when.
+
+    A deployment shows in either.  Names of processes that differ in the file are left out.
+    """
+    files: dict[int, str] = {}
+    found: dict[str, set[int]] = {}
+    for row in threads:
+        pid, name, kernel = row[2], row[4], row[7]
+        if kernel:
+            continue
+        if pid not in files:
+            files[pid] = ""
+            with contextlib.suppress(OSError):
+                of = Path(f"/proc/{pid}/exe").stat()
+                files[pid] = f"{of.st_dev:x}-{of.st_ino:x}-{of.st_mtime_ns:x}"
+        if files[pid]:
+            found.setdefault(name, set()).add(pid)
+    sure = {n: pids for n, pids in found.items() if len({files[pid] for pid in pids}) == 1}
+    return {
+        name: f"{files[min(pids)]} {min(map(start_time, pids))}"
+        for name, pids in itertools.islice(sorted(sure.items()), _MOST_PROGRAMS)
+    }
+
+
+def _at(begin: int, row: tracefs.ThreadRow) -> tracefs.ThreadRow:
+    """Return a row for another time: what the thread did then is not known."""
+    return (begin, *row[1:5], "?", *row[6:])
+
+
+@contextlib.contextmanager
+def _signals() -> Iterator[int]:
+    """Yield a descriptor that has a byte for each signal."""
+    reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    before = {number: signal.signal(number, lambda *_: None) for number in _SIGNALS}
+    wakeup = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    try:
+        yield reading
+    finally:
+        signal.set_wakeup_fd(wakeup)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        os.close(reading)
+        os.close(writing)
+
+
+def _reply(client: socket.socket, document: object) -> None:
+    with contextlib.suppress(OSError):
+        client.send(json.dumps(document).encode())
+    client.close()
+
+
+def _notify(*lines: str) -> None:
+    """Tell the service manager, where there is one."""
+    place = os.environ.get("NOTIFY_SOCKET", "")
+    if not place.startswith(("/", "@")):
+        return
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as to:
+        to.sendto(
+            "\n".join(lines).encode(), place.replace("@", "\0", 1) if place[0] == "@" else place
+        )

@@ -1,0 +1,657 @@
+# cython: language_level=3
+"""Converts ring-buffer pages to CTF packets: the only code here that runs per event.
+
+Nothing outside a page is ever read, whatever the page says: a record that goes beyond
+it ends it, and the page is reported as damaged.
+"""
+
+from libc.errno cimport EINTR, errno
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memchr, memcpy, memset
+
+import os
+from array import array
+
+cdef extern from "unistd.h" nogil:
+    ssize_t posix_write "write"(int, const void*, size_t)
+
+include "_steps.pxi"
+
+ctypedef struct Layout:
+    int64_t commit_offset
+    int64_t commit_size
+    int64_t data_offset
+    int64_t data_size
+    int64_t page_bytes
+    int64_t flags_offset
+    int64_t pid_offset
+    uint64_t earliest
+    uint64_t latest
+
+# ---------------------------------------------------------------------------- the records of a page
+#
+# A page is a time stamp, the commit word and data: entries that begin with 5 bits of type
+# or length and 27 bits of time since the entry before (the kernel's
+# include/linux/ring_buffer.h and kernel/trace/ring_buffer.c).
+
+cdef enum:
+    # entry types; 1 to 28 is a length in words, 0 a length in the word that follows
+    PADDING = 29
+    TIME_EXTEND = 30
+    TIME_STAMP = 31
+
+    # commit word
+    SIZE_MASK = 0x07FFFFFF
+    MISSED_STORED = 0x40000000
+
+    # what next_record finds
+    AT_END = 0
+    RECORD = 1
+    DAMAGED = -1
+
+cdef extern from *:
+    """
+    #define CRITPATH_MISSED_EVENTS 0x80000000u
+    #define CRITPATH_STAMP_TOP 0xf800000000000000ull
+    """
+    const uint32_t MISSED_EVENTS "CRITPATH_MISSED_EVENTS"
+    const uint64_t STAMP_TOP "CRITPATH_STAMP_TOP"
+
+ctypedef struct Page:
+    const uint8_t* data
+    int64_t limit         # bytes of data in use
+    int64_t at
+    uint64_t time
+    uint64_t latest       # no time is later
+    const uint8_t* record
+    int64_t length        # of the record, bytes
+    int damaged
+    int64_t missed        # events that went missing before the page; -1: some, 0: none
+
+
+cdef inline uint16_t load16(const uint8_t* p) noexcept nogil:
+    cdef uint16_t v
+    memcpy(&v, p, 2)
+    return v
+
+
+cdef inline uint32_t load32(const uint8_t* p) noexcept nogil:
+    cdef uint32_t v
+    memcpy(&v, p, 4)
+    return v
+
+
+cdef inline uint64_t load64(const uint8_t* p) noexcept nogil:
+    cdef uint64_t v
+    memcpy(&v, p, 8)
+    return v
+
+
+cdef inline void store32(uint8_t* p, uint32_t v) noexcept nogil:
+    memcpy(p, &v, 4)
+
+
+cdef inline void store64(uint8_t* p, uint64_t v) noexcept nogil:
+    memcpy(p, &v, 8)
+
+
+cdef void open_page(Page* page, const Layout* of, const uint8_t* p, int64_t there) noexcept nogil:
+    """Begin with a page of which `there` bytes are there."""
+    cdef int64_t size, room = of.data_size
+    cdef uint32_t commit
+    cdef uint64_t count
+    page.at, page.limit, page.missed, page.damaged = 0, 0, 0, 0
+    if there < of.data_offset:
+        page.damaged = 1
+        return
+    page.time, page.latest = load64(p), of.latest
+    if page.time < of.earliest or page.time > of.latest:
+        page.damaged = 1
+        return
+    page.data = p + of.data_offset
+    commit = load32(p + of.commit_offset)
+    size = commit & SIZE_MASK
+    if size > room:
+        page.damaged = 1
+        return
+    if commit & MISSED_EVENTS:
+        page.missed = -1
+        # The number follows the data where there was room for it (an unsigned long).
+        if commit & MISSED_STORED and size + of.commit_size <= min(room, there - of.data_offset):
+            count = load32(page.data + size)
+            if of.commit_size == 8:
+                count = load64(page.data + size)
+            if 0 < count < (1ull << 62):
+                page.missed = <int64_t>count
+    if size > there - of.data_offset:
+        page.damaged = 1
+        size = there - of.data_offset
+    page.limit = size
+
+
+cdef inline int next_record(Page* page) noexcept nogil:
+    """Go to the next record: RECORD, AT_END, or DAMAGED for the rest of the page."""
+    cdef uint32_t word, kind
+    cdef uint64_t delta, stamp
+    cdef int64_t left, length
+    while True:
+        left = page.limit - page.at
+        if left == 0:
+            return AT_END
+        if left < 4:
+            return DAMAGED
+        word = load32(page.data + page.at)
+        kind, delta = word & 31, word >> 5
+        if 1 <= kind <= 28:
+            length = 4 * <int64_t>kind
+            if length > left - 4:
+                return DAMAGED
+            page.time += delta
+            page.record = page.data + page.at + 4
+            page.length = length
+            page.at += 4 + length
+            return RECORD
+        if kind == PADDING and delta == 0:
+            return AT_END
+        if left < 8:
+            return DAMAGED
+        length = load32(page.data + page.at + 4)
+        if kind == TIME_EXTEND:
+            page.time += (<uint64_t>length << 27) + delta
+            page.at += 8
+            if page.time > page.latest:
+                return DAMAGED
+        elif kind == TIME_STAMP:
+            # 59 bits; the others are those of the time so far, unless it wrapped.
+            stamp = (<uint64_t>length << 27) + delta
+            if page.time & STAMP_TOP:
+                stamp |= page.time & STAMP_TOP
+                if stamp < page.time:
+                    stamp += 1ull << 59
+            if stamp > page.latest:
+                return DAMAGED
+            page.time = stamp
+            page.at += 8
+        elif kind == PADDING:
+            # A discarded event; a delta of 1 stands for none.
+            length = (length + 3) & ~<int64_t>3
+            if length < 4 or length > left - 4:
+                return DAMAGED
+            if delta != 1:
+                page.time += delta
+            page.at += 4 + length
+        else:
+            # The length counts its own word.
+            if length < 4 or ((length + 3) & ~<int64_t>3) > left - 4:
+                return DAMAGED
+            page.time += delta
+            page.record = page.data + page.at + 8
+            page.length = length - 4
+            page.at += 4 + ((length + 3) & ~<int64_t>3)
+            return RECORD
+
+
+def list_records(const uint8_t[::1] page not None):
+    """Return time and content of every record of a page as this machine's kernel writes it.
+
+    What is behind its data may be missing; the rest of a damaged page is left out.
+    """
+    cdef Layout of
+    cdef Page at
+    of.commit_offset, of.commit_size, of.data_offset = 8, 8, 16
+    of.data_size = SIZE_MASK
+    of.earliest, of.latest = 0, <uint64_t>1 << 63
+    found = []
+    if page.shape[0] < of.data_offset:
+        return found
+    open_page(&at, &of, &page[0], page.shape[0])
+    while next_record(&at) == RECORD:
+        found.append((at.time, at.record[:at.length]))
+    return found
+
+
+# ------------------------------------------------------------ the program of an event over a record
+
+cdef enum:
+    # words of a program's head
+    ID = 0
+    NEED = 1
+    FIXED = 2
+    LOCATED = 3
+    HEAD = 4
+    WIDTH = 4
+
+
+cdef inline int64_t text_length(const uint8_t* p, int64_t most) noexcept nogil:
+    cdef const void* zero
+    if most <= 0:
+        return 0
+    zero = memchr(p, 0, most)
+    return most if zero == NULL else <const uint8_t*>zero - p
+
+
+cdef int64_t run_steps(const int32_t* step, const uint8_t* record, int64_t length,
+                       const uint8_t* beside, int64_t beside_size, int64_t* beside_at,
+                       uint8_t* out) noexcept nogil:
+    """Write what a program makes of a record; return the bytes written.
+
+    The record has the bytes that the program needs, and `out` those that it may write.
+    """
+    cdef uint8_t* to = out
+    cdef int64_t a, begin, size
+    cdef uint32_t word
+    cdef int32_t kind
+    while True:
+        kind, a = step[0], step[1]
+        if kind == STEP_COPY:
+            memcpy(to, record + a, step[2])
+            to += step[2]
+        elif kind == STEP_ADD32:
+            store32(to, load32(record + a) + <uint32_t>step[2])
+            to += 4
+        elif kind == STEP_TEXT_AT or kind == STEP_CHARS_AT or kind == STEP_SEQUENCE_AT:
+            word = load32(record + a)
+            begin = min(<int64_t>(word & 0xFFFF) + step[2], length)
+            size = min(<int64_t>(word >> 16), length - begin)
+            if kind == STEP_SEQUENCE_AT:
+                size = size // step[3] * step[3]
+                store32(to, <uint32_t>(size // step[3]))
+                to += 4
+                memcpy(to, record + begin, size)
+                to += size
+            else:
+                size = text_length(record + begin, size)
+                if kind == STEP_TEXT_AT:
+                    memcpy(to, record + begin, size)
+                    to[size] = 0
+                    to += size + 1
+                else:
+                    size = min(size, <int64_t>step[3] - 1)
+                    memcpy(to, record + begin, size)
+                    memset(to + size, 0, step[3] - size)
+                    to += step[3]
+        elif kind == STEP_TEXT_REST:
+            size = text_length(record + a, length - a)
+            if step[2] and size and record[a + size - 1] == 10:
+                size -= 1
+            memcpy(to, record + a, size)
+            to[size] = 0
+            to += size + 1
+        elif kind == STEP_SEQUENCE_REST:
+            size = length - a
+            store32(to, <uint32_t>size)
+            memcpy(to + 4, record + a, size)
+            to += 4 + size
+        elif kind == STEP_CONSTANT32:
+            store32(to, <uint32_t>step[1])
+            to += 4
+        elif kind == STEP_BESIDE:
+            if beside_at[0] + a + step[2] <= beside_size:
+                memcpy(to, beside + beside_at[0] + a, step[2])
+            else:
+                memset(to, 0, step[2])
+            to += step[2]
+        elif kind == STEP_NEXT_BESIDE:
+            beside_at[0] += a
+        else:
+            return to - out
+        step += WIDTH
+
+# ------------------------------------------------------------------------------------ packets
+
+cdef enum:
+    HEADER = 32           # packet header: magic, UUID, stream's id and instance
+    CONTEXT = 52          # packet context
+    EVENT = 14 + 5        # most that an event's header and context take
+    CURRENT = EVENT + 4   # most that critpath_current takes
+    NOBODY = -1           # who has the cpu is not known
+    PACKET = 1 << 16      # a packet is written when it has become as large as this
+    EXTENDED = 31
+    EXTENDED_LARGE = 65535
+
+ctypedef struct Writer:
+    int descriptor
+    int error
+    uint8_t* out
+    int64_t room
+    int64_t used
+    uint64_t begin        # of the packet, ns
+    uint64_t last         # event
+    uint64_t sequence
+    uint64_t discarded
+    uint32_t cpu
+    int large             # kind of the event header
+
+
+cdef int put_packet(Writer* w, uint64_t begin, uint64_t end) noexcept nogil:
+    """Write the packet and begin the next; 0, or -1 with the error kept."""
+    cdef uint8_t* p = w.out + HEADER
+    cdef int64_t at = 0
+    cdef ssize_t done
+    store64(p, begin)
+    store64(p + 8, end)
+    store64(p + 16, 8 * <uint64_t>w.used)
+    store64(p + 24, 8 * <uint64_t>w.used)
+    store64(p + 32, w.sequence)
+    store64(p + 40, w.discarded)
+    store32(p + 48, w.cpu)
+    while at < w.used:
+        done = posix_write(w.descriptor, w.out + at, w.used - at)
+        if done < 0:
+            if errno == EINTR:
+                continue
+            w.error = errno
+            return -1
+        at += done
+    w.sequence += 1
+    w.used = HEADER + CONTEXT
+    return 0
+
+
+cdef inline void put_header(Writer* w, uint32_t number, uint64_t time) noexcept nogil:
+    """Write an event's header: with the low bits of its time where they are enough."""
+    cdef uint64_t since
+    cdef uint8_t* p
+    if w.used == HEADER + CONTEXT:
+        w.begin = w.last = time
+    since, p = time - w.last, w.out + w.used
+    w.last = time
+    if w.large:
+        if since < (1ull << 32) and number < EXTENDED_LARGE:
+            memcpy(p, &number, 2)
+            store32(p + 2, <uint32_t>time)
+            w.used += 6
+        else:
+            p[0] = p[1] = 255
+            store32(p + 2, number)
+            store64(p + 6, time)
+            w.used += 14
+    elif since < (1ull << 27) and number < EXTENDED:
+        store32(p, number | <uint32_t>(time << 5))
+        w.used += 4
+    else:
+        p[0] = EXTENDED
+        store32(p + 1, number)
+        store64(p + 5, time)
+        w.used += 13
+
+
+cdef class Pages:
+    """Decodes the pages of one trace's cpus; may be used by several threads at once.
+
+    Parameters
+    ----------
+    layout : tuple of int
+        Of a page: offset and size of the commit word, offset and size of the data, size
+        of the whole; of a record: offset of common_flags and of common_pid.
+    times : tuple of int
+        Earliest and latest time (ns) that is believed; beyond, a page is damaged.
+    starts, words : array of int32
+        Programs of the events, see `critpath_record.ftrace.ctf_events.programs`.
+    large : bool
+        Which of LTTng's event headers is written.
+    current : tuple of int
+        Id of ``critpath_current`` in the trace, ftrace's ID of ``sched_switch`` and the
+        offset of its ``next_pid``; -1 three times where switches are not recorded.
+    """
+
+    cdef Layout layout
+    cdef const int32_t[::1] starts, words
+    cdef int large
+    cdef int cancelled
+    cdef int32_t current_id, switch_kind, next_offset
+
+    def __init__(self, layout, times, starts, words, *, large, current=(-1, -1, -1)):
+        (self.layout.commit_offset, self.layout.commit_size, self.layout.data_offset,
+         self.layout.data_size, self.layout.page_bytes, self.layout.flags_offset,
+         self.layout.pid_offset) = layout
+        self.layout.earliest, self.layout.latest = times
+        self.current_id, self.switch_kind, self.next_offset = current
+        self.starts, self.words, self.large, self.cancelled = starts, words, large, 0
+        if len(starts) != 1 << 16:
+            raise ValueError("a program's start for every ID")
+
+    def cancel(self):
+        """Make every call that is under way return soon; what it wrote is of no use."""
+        self.cancelled = 1
+
+    def scan(self, const uint8_t[::1] data, starts, words):
+        """Go through all pages and gather what conversion has to know before it begins.
+
+        Parameters
+        ----------
+        data : bytes-like
+            Pages one after the other; the last may be cut off.
+        starts, words : array of int32
+            Programs whose output is gathered.
+
+        Returns
+        -------
+        events : int
+            Records that will be events of the trace.
+        unknown : int
+            Records of events that no program is for.
+        short : int
+            Records that lack fields; they are not converted.
+        backward : int
+            Events earlier than the event before them; conversion makes them as late.
+        first, last : int
+            Times (ns) of the first and the last event; 0 without events.
+        missed : array of int64
+            For each page that says so, its number and how many events went missing
+            before it, -1 where it does not say.
+        damaged : array of int64
+            Numbers of damaged pages.
+        gathered : bytes
+            For each record of a gathering program its time (u64) and the output.
+        """
+        cdef const int32_t[::1] also = starts
+        cdef const int32_t[::1] steps = words
+        cdef int64_t total = data.shape[0], number = 0, at = 0, start, beside = 0
+        cdef int64_t events = 0, unknown = 0, short = 0, backward = 0, size
+        cdef uint64_t first = 0, last = 0, time
+        cdef const uint8_t* p = &data[0] if total else NULL
+        cdef Page page
+        cdef int found
+        cdef uint16_t kind
+        cdef uint8_t* out = NULL
+        cdef int64_t used = 0, room = 0, need
+        missed, damaged = array("q"), array("q")
+        try:
+            with nogil:
+                while at < total and not self.cancelled:
+                    size = min(self.layout.page_bytes, total - at)
+                    open_page(&page, &self.layout, p + at, size)
+                    if page.missed:
+                        with gil:
+                            missed.extend((number, page.missed))
+                    found = AT_END if page.limit == 0 else RECORD
+                    while found == RECORD:
+                        found = next_record(&page)
+                        if found != RECORD:
+                            break
+                        if page.length < 2:
+                            short += 1
+                            continue
+                        kind = load16(page.record)
+                        start = self.starts[kind]
+                        if start < 0:
+                            unknown += 1
+                            continue
+                        if page.length < self.words[start + NEED]:
+                            short += 1
+                            continue
+                        time = page.time
+                        if events and time < last:
+                            time = last
+                            backward += 1
+                        if events == 0:
+                            first = time
+                        last = time
+                        events += 1
+                        start = also[kind]
+                        if start < 0 or page.length < steps[start + NEED]:
+                            continue
+                        need = 8 + steps[start + FIXED] + steps[start + LOCATED] * page.length
+                        if room - used < need:
+                            with gil:
+                                room = 2 * room + need + 4096
+                                out = grown(out, room)
+                        store64(out + used, time)
+                        used += 8 + run_steps(
+                            &steps[start + HEAD], page.record, page.length,
+                            NULL, 0, &beside, out + used + 8)
+                    if found == DAMAGED or page.damaged:
+                        with gil:
+                            damaged.append(number)
+                    number += 1
+                    at += size
+            gathered = (<const char*>out)[:used] if used else b""
+            return events, unknown, short, backward, first, last, missed, damaged, gathered
+        finally:
+            free(out)
+
+    def write(self, const uint8_t[::1] data, int descriptor, bytes header, uint32_t cpu,
+              span, losses, const uint8_t[::1] beside):
+        """Convert all pages to packets.
+
+        Parameters
+        ----------
+        data : bytes-like
+            As for `scan`.
+        descriptor : int
+            Open for writing.
+        header : bytes
+            The packet header, ready to be written.
+        cpu : int
+        span : tuple of int
+            When recording began and ended (ns), for packets without events.
+        losses : array of int64
+            Pairs, ascending: a page's number and how many events were lost before it.
+            The number of pages stands for what was lost after the last.
+        beside : bytes-like
+            What the programs' steps take from beside the records, in their order.
+
+        Returns
+        -------
+        int
+            Events written, with those of ``critpath_current``, which are no records.
+
+        Raises
+        ------
+        OSError
+        """
+        cdef const int64_t[::1] lost = losses
+        cdef int64_t total = data.shape[0], number = 0, at = 0, start, size, need
+        cdef int64_t events = 0, next_loss = 0, waiting = 0, beside_at = 0, most = 0
+        cdef int64_t beside_size = beside.shape[0], loss_count = lost.shape[0]
+        cdef uint64_t begin = span[0], end = span[1], time
+        cdef const uint8_t* p = &data[0] if total else NULL
+        cdef const uint8_t* aside = &beside[0] if beside_size else NULL
+        cdef Page page
+        cdef Writer w
+        cdef uint16_t kind
+        cdef int32_t pid, running = NOBODY
+        memset(&w, 0, sizeof(w))
+        if len(header) != HEADER:
+            raise ValueError("a packet header of another size")
+        for kind_start in self.starts:
+            if kind_start >= 0:
+                most = max(most, self.words[kind_start + FIXED]
+                           + self.words[kind_start + LOCATED] * self.layout.data_size)
+        w.room = HEADER + CONTEXT + PACKET + CURRENT + EVENT + most
+        w.out = grown(NULL, w.room)
+        memcpy(w.out, <const char*>header, HEADER)
+        w.used, w.descriptor, w.cpu, w.large = HEADER + CONTEXT, descriptor, cpu, self.large
+        try:
+            with nogil:
+                while at < total and not self.cancelled and not w.error:
+                    while next_loss < loss_count and lost[next_loss] <= number:
+                        waiting += lost[next_loss + 1]
+                        next_loss += 2
+                    size = min(self.layout.page_bytes, total - at)
+                    open_page(&page, &self.layout, p + at, size)
+                    while next_record(&page) == RECORD:
+                        if page.length < 2:
+                            continue
+                        kind = load16(page.record)
+                        start = self.starts[kind]
+                        if start < 0 or page.length < self.words[start + NEED]:
+                            continue
+                        time = page.time
+                        if events and time < w.last:
+                            time = w.last
+                        if waiting:
+                            if put_loss(&w, begin, time, waiting) < 0:
+                                break
+                            waiting = 0
+                            running = NOBODY
+                        need = (CURRENT + EVENT + self.words[start + FIXED]
+                                + self.words[start + LOCATED] * page.length)
+                        if w.used + need > w.room and put_packet(&w, w.begin, w.last) < 0:
+                            break
+                        pid = <int32_t>load32(page.record + self.layout.pid_offset)
+                        if kind == self.switch_kind:
+                            running = <int32_t>load32(page.record + self.next_offset)
+                        else:
+                            if self.current_id >= 0 and running != NOBODY and running != pid:
+                                # The kernel did not write the switch to this thread.
+                                put_header(&w, self.current_id, time)
+                                store32(w.out + w.used, pid)
+                                w.out[w.used + 4] = page.record[self.layout.flags_offset]
+                                store32(w.out + w.used + 5, pid)
+                                w.used += 9
+                                events += 1
+                            running = pid
+                        put_header(&w, self.words[start + ID], time)
+                        memcpy(w.out + w.used, page.record + self.layout.pid_offset, 4)
+                        w.out[w.used + 4] = page.record[self.layout.flags_offset]
+                        w.used += 5
+                        w.used += run_steps(
+                            &self.words[start + HEAD], page.record, page.length,
+                            aside, beside_size, &beside_at, w.out + w.used)
+                        events += 1
+                    if w.used >= PACKET and not w.error:
+                        put_packet(&w, w.begin, w.last)
+                    number += 1
+                    at += size
+                while next_loss < loss_count:
+                    waiting += lost[next_loss + 1]
+                    next_loss += 2
+                if not w.error:
+                    if waiting:
+                        put_loss(&w, begin, max(end, w.last), waiting)
+                    elif w.used > HEADER + CONTEXT:
+                        put_packet(&w, w.begin, w.last)
+                    elif w.sequence == 0:
+                        put_packet(&w, begin, max(begin, end))
+        finally:
+            free(w.out)
+        if w.error:
+            raise OSError(w.error, os.strerror(w.error))
+        return events
+
+
+cdef int put_loss(Writer* w, uint64_t begin, uint64_t time, int64_t count) noexcept nogil:
+    """Write a packet without events that says how many were lost since the one before.
+
+    Readers place a loss between the ends of two packets: so it ends where the events
+    begin again.  A stream that begins with a loss is given an empty packet before it.
+    """
+    if w.used > HEADER + CONTEXT:
+        if put_packet(w, w.begin, w.last) < 0:
+            return -1
+    elif w.sequence == 0:
+        begin = min(begin, time)
+        if put_packet(w, begin, begin) < 0:
+            return -1
+    w.discarded += <uint64_t>count
+    return put_packet(w, time, time)
+
+
+cdef uint8_t* grown(uint8_t* old, int64_t size) except NULL:
+    cdef uint8_t* new = <uint8_t*>realloc(old, size)
+    if new == NULL:
+        raise MemoryError
+    return new

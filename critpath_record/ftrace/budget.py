@@ -1,0 +1,398 @@
+"""A recording under a budget: its layers, their gates, and what is told of it at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from critpath.errors import CritpathError
+from critpath.schema.parameters.budget import CONTROL
+from critpath.stats.medians import compare_sides
+from critpath.units import plural
+from critpath_record.budget.account import overhead_of
+from critpath_record.budget.admission import Admission
+from critpath_record.budget.calibrate import find_costs
+from critpath_record.budget.control import BUSIEST, COMMAND, MACHINE, Budget, Control, Costs
+from critpath_record.budget.gaps import JOURNAL, SELECTED, Journal
+from critpath_record.budget.loop import Loop
+from critpath_record.budget.natural import pool_kinds
+from critpath_record.budget.programs import ProgramLoop
+from critpath_record.budget.selection import Kinds
+from critpath_record.ftrace import raw as raws
+from critpath_record.ftrace.drain import online_cpus
+from critpath_record.ftrace.gate import LAYERS, Layer, is_under_budget, split_layers
+from critpath_record.ftrace.marks import make_place
+
+SUMMARY: Final = "budget.json"  # in raw/: what the manifest says
+_FULL_HORIZONS: Final = 24  # times what switching events off and on costs, over the share
+_MOST_CUT: Final = 0.01  # of those that were chosen
+_LATE: Final = 0.01  # of all polls
+_LONGEST_OPEN: Final = 0.1  # s between two polls while open: sooner when pages were moved
+_MOVED: Final = 0.2  # of the most credit: so much is recorded before it is counted
+_MOST_CORRECTED: Final = 1.5  # times what is assumed, beyond which it is said
+
+
+class BudgetRecording:
+    """The layers of a recording under a budget, from construction until `remove`.
+
+    Parameters
+    ----------
+    root : Path
+        Of tracefs.
+    session : str
+    budget : Budget
+    raw : Path
+    runs : bool
+        Runs of a command are recorded whole or not at all; else programs choose executions.
+    timeout : float
+        s after which an execution is given up, 0 for 20 times the median of its kind.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        session: str,
+        budget: Budget,
+        raw: Path,
+        *,
+        runs: bool,
+        timeout: float = 0.0,
+    ) -> None:
+        self._root, self._session, self.budget, self._raw = root, session, budget, raw
+        self._runs = runs
+        self.seed = secrets.randbits(31)
+        self.layers: list[Layer] = []
+        self.warnings: list[str] = []
+        self.costs: Costs | None = None
+        self._control: Control | None = None
+        self._loop: Loop | None = None
+        self._kinds = Kinds(budget.share, self.seed, alike=runs)
+        self._timeout = timeout
+        self.admission: Admission | None = None
+        self._chance, self._recorded = 1.0, False
+        self._begun = 0
+        self._spent = 0.0
+        self._selected: list[dict[str, object]] = []
+        self._seen: dict[str, int] = {}
+        self._cut: dict[str, int] = {}
+        self._times: dict[str, dict[bool, list[float]]] = {}  # of cpu
+        self._took: dict[str, dict[bool, list[float]]] = {}
+        self._stats: dict[str, Mapping[int, Mapping[str, int]]] = {}
+
+    def make(self, events: Sequence[str], available: list[str], buffer_bytes: int) -> list[str]:
+        """Make the layers, closed; return the events of the profile that are always recorded."""
+        always, layers = split_layers(events)
+        for name, own in layers.items():
+            layer = Layer(self._root, self._session, name, own)
+            self.layers.append(layer)
+            layer.make(available, buffer_bytes)
+        return [*always]
+
+    @property
+    def events(self) -> list[str]:
+        """The events of all layers."""
+        return [event for layer in self.layers for event in layer.events]
+
+    def start(self, page_bytes: int, failed: Callable[[], None]) -> None:
+        """Move pages from now on, and measure what an event costs; nothing is recorded yet."""
+        for layer in self.layers:
+            place = self._raw / LAYERS / layer.name
+            layer.start(place, page_bytes, failed, self._poke)
+        cpu = online_cpus()[-1]
+        model = machine_model()
+        self.costs = costs = find_costs(self.budget.calibrate, self.layers, cpu, model)
+        if not costs.measured:
+            self.warnings.append(
+                "what an event costs could not be measured here: upper values of a table are taken"
+            )
+        if not self._runs:
+            self.budget = lengthen_horizon(self.budget, costs)
+
+    def begin(self, cpus: Sequence[int]) -> None:
+        """Hold the budget from now on: every layer is closed at first."""
+        if self.costs is None:
+            raise RuntimeError("the layers were not started")
+        names = [layer.name for layer in self.layers]
+        # A part of what may be spent at once, whatever comes between two polls.
+        most = _MOVED * self.budget.share * self.budget.horizon / 4
+        for layer in self.layers:
+            layer.move_after(most / (CONTROL.kappa * self.costs.events[layer.name] * 1e-9))
+        control = Control(self.budget, self.costs, names, len(cpus), self.seed)
+        control.owe("calibration", self.costs.seconds)
+        control.longest = _LONGEST_OPEN
+        self._control = control
+        target = {"target": self.budget.overhead, "seed": self.seed, "counted": None}
+        raws.write_json(self._raw / SUMMARY, target)
+        self._loop = self._make_loop(control, Journal(self._raw / JOURNAL), cpus)
+        # Programs that were started before can do without: they are recorded by windows.
+        if self.admission is not None:
+            with contextlib.suppress(OSError, CritpathError):
+                make_place()
+                self.admission.publish_place()
+
+    def _make_loop(self, control: Control, journal: Journal, cpus: Sequence[int]) -> Loop:
+        if self._runs:
+            return Loop(control, self.layers, journal, cpus, held=True)
+        switches = [file for layer in self.layers for file in layer.switches]
+        self.admission = admission = Admission(self._session, self.seed, switches)
+        return ProgramLoop(
+            *(control, self.layers, journal, cpus, admission, self._kinds, self._timeout)
+        )
+
+    def _poke(self) -> None:
+        if self._loop is not None:
+            self._loop.poke()
+
+    def charge_beside(self, part: str, spent: Callable[[], float]) -> None:
+        """Charge what something else has spent so far (s), such as functions of the command."""
+        self._parts()[1].charge_beside(part, spent)
+
+    def _spent_on_events(self) -> float:
+        """Return what opening for runs has cost so far; functions are noted in all of them."""
+        tally = self._parts()[0].tally
+        return sum(tally.cost) - tally.parts.get("functions", 0.0)
+
+    def begin_run(self, kind: str, *, limited: bool) -> bool:
+        """Toss the coin, and open if it says so."""
+        if not self._runs:
+            return True
+        control, loop = self._parts()
+        loop.look()
+        self._recorded, self._chance = self._kinds.toss(kind, control.balance())
+        if self._recorded:
+            loop.hold(True, 0.0 if limited else self._kinds.longest(kind))
+        self._begun = time.monotonic_ns()
+        self._spent = self._spent_on_events()
+        return self._recorded
+
+    def end_run(self, kind: str, busy: int) -> None:
+        """Close, and learn from what the run had in cpu time (ns)."""
+        _, loop = self._parts()
+        if not self._runs:
+            loop.look(busy / 1e9)
+            return
+        took = time.monotonic_ns() - self._begun
+        if self._recorded:
+            loop.hold(False)
+        loop.look(busy / 1e9)
+        self._kinds.note({kind: 1}, busy / 1e9)
+        self._kinds.note_time(kind, took / 1e9)
+        if self._recorded:
+            self._kinds.note_cost({kind: 1}, self._spent_on_events() - self._spent)
+        for of, time_of in ((self._times, busy or took), (self._took, took)):
+            of.setdefault(kind, {True: [], False: []})[self._recorded].append(time_of)
+        if self._recorded and loop.given_up:
+            self._cut[kind] = self._cut.get(kind, 0) + 1
+            self._recorded = False
+
+    def note_selected(self, kind: str, number: int, begin: int, pid: int) -> None:
+        """Note a run, and if it was recorded the chance that it had."""
+        if not self._runs:
+            return
+        self._seen[kind] = self._seen.get(kind, 0) + 1
+        if self._recorded:
+            row = {"kind": kind, "key": number, "begin": begin, "tid": pid, "chance": self._chance}
+            self._selected.append(row)
+            with (self._raw / SELECTED).open("a", encoding="utf-8") as stream:
+                stream.write(json.dumps(row) + "\n")
+
+    def end_watching(self) -> None:
+        """Close every gate and end the loop; idempotent."""
+        if self._loop is not None:
+            self._loop.stop()
+
+    def stop(self) -> None:
+        """Close, move the rest, and write what the manifest says beside the pages."""
+        self.end_watching()
+        for layer in self.layers:
+            self._stats[layer.name] = layer.stop()
+            raws.write_stats(self._raw / LAYERS / layer.name, self._stats[layer.name])
+        raws.write_json(self._raw / SUMMARY, self._summarize())
+
+    def failure(self) -> CritpathError | None:
+        """Return why a layer's pages are not moved any more, None if they are."""
+        drains = [layer.drain for layer in self.layers if layer.drain is not None]
+        return next((drain.failure for drain in drains if drain.failure is not None), None)
+
+    def count_events(self) -> int:
+        """Return how many events the layers have so far."""
+        cpus = online_cpus()
+        return sum(sum(layer.counts(cpus)) for layer in self.layers)
+
+    def remove(self) -> None:
+        """Remove every instance; raises CritpathError if somebody holds one."""
+        with contextlib.suppress(OSError):
+            self.end_watching()
+        if self.admission is not None:
+            self.admission.close()
+        layers, self.layers = self.layers, []
+        wrong = None
+        for layer in reversed(layers):
+            try:
+                layer.remove()
+            except CritpathError as error:
+                wrong = error
+        if wrong is not None:
+            raise wrong
+
+    def _parts(self) -> tuple[Control, Loop]:
+        if self._control is None or self._loop is None:
+            raise RuntimeError("the budget is not held yet")
+        return self._control, self._loop
+
+    def _summarize(self) -> dict[str, object]:
+        control, loop = self._parts()
+        control.settle()
+        tally, costs, budget = control.tally, control.costs, self.budget
+        if loop.late > max(1, _LATE * loop.polls):
+            self.warnings.append(f"the budget was looked at too late {plural(loop.late, 'time')}")
+        seconds = loop.opened_for
+        events = {
+            name: sum(of.get("entries", 0) + of.get("read events", 0) for of in stats.values())
+            for name, stats in self._stats.items()
+        }
+        self._warn_of_cut()
+        worst = max(tally.shares(), default=(0.0, 0))
+        ours, others = pool_kinds(self._times)
+        compared: dict[str, object] | None = None
+        if found := compare_sides(ours, others, self.seed, "overhead"):
+            pairs = min(len(ours), len(others))
+            compared = {**found, "pairs": pairs, "by": "cpu time of runs"}
+        elif ratio := loop.compared.ratio():
+            counted = control.counted()
+            part = tally.parts.get("events", 0.0) / max(sum(tally.cost), 1e-9)
+            of = [counted * (1 + part * (one / control.kappa - 1)) for one in ratio]
+            keys = ("overhead", "low", "high")
+            compared = {key: round(value, 6) for key, value in zip(keys, of, strict=True)}
+            compared |= {"pairs": len(loop.compared.pairs), "by": "time slices"}
+            if not 1 / _MOST_CORRECTED < control.kappa / CONTROL.kappa < _MOST_CORRECTED:
+                self.warnings.append(
+                    f"an event costs {control.kappa:.2f} times here what it did in calibration"
+                )
+        open_share = 0.0
+        if seconds > 0 and sum(tally.busy) > 0:
+            whole = max(tally.begun and time.monotonic() - tally.begun, seconds, 1e-9)
+            busy_open = sum(tally.busy) * seconds / whole
+            open_share = min(0.99, tally.parts.get("events", 0.0) / max(busy_open, 1e-9))
+        return {
+            "target": budget.overhead,
+            "horizon": budget.horizon,
+            "of": budget.of,
+            "controller": budget.controller,
+            "seed": self.seed,
+            "counted": round(control.counted(), 6),
+            "worst_horizon": round(overhead_of(tally.worst) or control.counted(), 6),
+            "worst_cpu": {"cpu": worst[1], "overhead": round(overhead_of(worst[0]), 6)},
+            "busiest": round(control.counted(BUSIEST), 6),
+            "machine": round(control.counted(MACHINE), 6),
+            "command": round(control.counted(COMMAND), 6) if self._runs else None,
+            "compared": compared,
+            "felt": {
+                kind: felt | {"recorded": len(of[True]), "others": len(of[False])}
+                for kind, of in self._took.items()
+                if (felt := compare_sides(of[True], of[False], self.seed, "slowdown")) is not None
+            },
+            "while_open": round(overhead_of(open_share), 6),
+            "kappa": control.kappa,
+            "cost": {name: round(value, 6) for name, value in sorted(tally.parts.items())},
+            "events_ns": {layer.name: round(costs.events[layer.name], 1) for layer in self.layers},
+            "interval": round(costs.interval, 4),
+            "measured": costs.measured,
+            "layers": {
+                layer.name: {
+                    "events": events.get(layer.name, 0),
+                    "open": round(seconds, 6),
+                    "windows": loop.windows,
+                    "closed_by": layer.state,
+                }
+                for layer in self.layers
+            },
+            "executions": {
+                kind: {
+                    "seen": seen,
+                    "selected": sum(r["kind"] == kind for r in self._selected),
+                    "cut": self._cut.get(kind, 0),
+                }
+                for kind, seen in self._seen.items()
+            },
+            "chosen_by": self._chosen_by(),
+            "claimed": loop.claimed if isinstance(loop, ProgramLoop) else None,
+            "trigger": None,
+        }
+
+    def _chosen_by(self) -> str:
+        if isinstance(self._loop, ProgramLoop):
+            return "programs" if self._loop.chosen else "windows"
+        return "runs"
+
+    def _warn_of_cut(self) -> None:
+        cut = sum(self._cut.values())
+        chosen = cut + len(self._selected)
+        if cut > _MOST_CUT * chosen:
+            self.warnings.append(
+                f"{cut} of {chosen} chosen executions lasted more than 20 times the median of "
+                "their kind and were given up: what is left is shorter than all were (--timeout)"
+            )
+
+
+class UnderBudget:
+    """What a recorder hands on to its budget, if it has one."""
+
+    _budget: BudgetRecording | None
+
+    def charge_beside(self, part: str, spent: Callable[[], float]) -> None:
+        """Charge what something else has spent so far to the budget, if there is one."""
+        if self._budget is not None:
+            self._budget.charge_beside(part, spent)
+
+    def begin_run(self, kind: str, *, limited: bool) -> bool:
+        """Open for a run that is recorded, if there is a budget."""
+        return self._budget.begin_run(kind, limited=limited) if self._budget else True
+
+    def end_run(self, kind: str, busy: int) -> None:
+        """Close after a run, if there is a budget."""
+        if self._budget is not None:
+            self._budget.end_run(kind, busy)
+
+    def note_run(self, kind: str, number: int, begin: int, pid: int) -> None:
+        """Note a run that was recorded under a budget."""
+        if self._budget is not None:
+            self._budget.note_selected(kind, number, begin, pid)
+
+
+def lengthen_horizon(budget: Budget, costs: Costs) -> Budget:
+    """Return a budget over so long a time that events can be switched off and on within it."""
+    least = _FULL_HORIZONS * costs.off / budget.share
+    if budget.horizon < least <= 3600:
+        return replace(budget, horizon=round(least, 1))
+    return budget
+
+
+def read_summary(raw: Path) -> dict[str, object]:
+    """Return what a recorder wrote of its budget; of one that was killed nothing but that."""
+    with contextlib.suppress(OSError, ValueError, RecursionError):
+        found = json.loads((raw / SUMMARY).read_bytes())
+        if isinstance(found, dict):
+            return found
+    return {"target": None, "counted": None}
+
+
+def machine_model() -> str:
+    """Return the model of the machine's cpus."""
+    with contextlib.suppress(OSError):
+        for line in (
+            Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        ):
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return os.uname().machine
+
+
+__all__ = ["BudgetRecording", "UnderBudget", "is_under_budget", "machine_model", "read_summary"]

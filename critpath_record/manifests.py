@@ -1,0 +1,512 @@
+"""Reads and writes what a recording says of itself: ``critpath.json`` and the runs so far."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import hashlib
+import json
+import os
+import platform
+import re
+import shutil
+import stat
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import Any, Final
+
+from critpath.errors import CritpathError, UnreadableError
+from critpath.model import MANIFEST, MANIFEST_FORMAT, CpuLoss, Gap, Manifest, Run, StreamFacts
+from critpath.model.containers import ControlGroup
+from critpath.model.recording import (
+    COUNTS,
+    FORMER_BLOCK_RUNS,
+    GAPS_FORMAT,
+    MANIFEST_BYTES,
+    RECORDING,
+    Chosen,
+    Script,
+)
+from critpath.units import plural
+from critpath.untrusted import load_json
+from critpath_record.networks import MOST_ADDRESSES, MOST_DEVICES, network_facts, read_networks
+from critpath_record.output import OutputDirectory
+from critpath_record.profiles import profile_label, records_network
+from critpath_record.recorder import BESIDE, TRACE, RecorderResult, RecordRequest, UnfinishedError
+from critpath_record.stacks.sources import STACKS
+
+# Runs that ended, one JSON object a line, written while the recording goes on.
+RUNS: Final = "runs.jsonl"
+_FORMATS: Final = (MANIFEST_FORMAT, GAPS_FORMAT)
+_KINDS: Final[Mapping[str, type]] = {
+    **dict.fromkeys(("state", "session", "interleaved", "trace"), str),
+    **dict.fromkeys(("begin", "end", "block_runs"), int),
+    **dict.fromkeys(("clock", "recorder", "overhead", "counts"), dict),
+}
+
+
+def initial_manifest(
+    request: RecordRequest,
+    index: int,
+    *,
+    session: str,
+    recorder: str,
+    container: int,
+    notes: Sequence[str],
+) -> Manifest:
+    """Return the manifest of the command number `index`, written before anything is recorded.
+
+    `container` is the pid namespace that is recorded, 0 for none.
+    """
+    names = [directory.name for directory in request.directories(request.output)]
+    whole = f"process,ns={container}" if container else ""
+    return Manifest(
+        state=RECORDING,
+        session=session,
+        command=request.commands[index] if request.commands else (),
+        execution=request.execution or whole or ("process" if request.commands else ""),
+        runs=(),
+        recorder={"name": recorder},
+        profile=profile_label(request.profile),
+        clock=clock_facts(),
+        host=host_facts(network=records_network(request.profile)),
+        begin=0,
+        end=0,
+        warmup=request.warmup,
+        prepare=request.prepare,
+        timeout=request.timeout,
+        interleaved=names[1 - index] if len(names) > 1 else "",
+        container=container,
+        trace=TRACE,
+        warnings=tuple(notes),
+        critpath=request.version,
+    )
+
+
+def append_run(directory: Path, run: Run) -> str:
+    """Append a finished run to the list on disk, in case the recorder is killed.
+
+    Returns a warning if that fails, else ""; it is no reason to end the recording.
+    """
+    line = json.dumps(asdict(run)).encode() + b"\n"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+    try:
+        descriptor = os.open(directory / RUNS, flags, 0o600)
+        try:
+            before = os.fstat(descriptor).st_size
+            if os.write(descriptor, line) < len(line):
+                os.ftruncate(descriptor, before)  # half a line would spoil the next
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        return f"run {run.number} could not be noted while it recorded: {error.strerror}"
+    return ""
+
+
+def complete_manifests(
+    manifests: Mapping[Path, Manifest],
+    state: str,
+    end: int,
+    recorded: RecorderResult,
+    warnings: Sequence[str],
+    streams: tuple[StreamFacts, ...] = (),
+) -> list[Manifest]:
+    """Write the final manifest of each recording and remove the lists of runs."""
+    loss = tuple(loss for loss in recorded.loss if loss.events or loss.packets)
+    changes: dict[str, Any] = {"state": state, "end": end, "loss": loss, "streams": streams}
+    changes["gaps"] = recorded.gaps
+    if recorded.gaps_file:
+        changes |= {"gaps": (), "gaps_file": recorded.gaps_file, "overhead": recorded.overhead}
+    changes["warnings"] = tuple(dict.fromkeys(warnings))
+    done = []
+    for directory, manifest in manifests.items():
+        first = next(iter(manifests))
+        for name in recorded.beside if directory != first else ():
+            shutil.copyfile(first / name, directory / name)
+        facts = {**manifest.recorder, **recorded.facts}
+        done.append(replace(manifest, recorder=facts, **changes))
+        try:
+            write_manifest(directory, done[-1])
+        except OSError as error:
+            raise UnfinishedError(
+                f"{directory} cannot be written: {error.strerror}", "make room there"
+            ) from None
+    for directory in manifests:
+        with contextlib.suppress(OSError):
+            (directory / RUNS).unlink()
+    return done
+
+
+_MOST_CUT: Final = 0.01  # of those that were chosen
+_CLAIMS: Final = (0.05, 10)  # by which share, and how many, claims may differ from marks
+
+
+def note_chosen(manifest: Manifest, chosen: Chosen) -> Manifest:
+    """Return a manifest with what a budget chose of marked executions, and what is odd about it."""
+    overhead = {**manifest.overhead, "executions": chosen.kinds, "felt": chosen.felt}
+    sums = {
+        name: sum(of[name] for of in chosen.kinds.values()) for name in ("seen", "selected", "cut")
+    }
+    said = []
+    every = sums["selected"] + sums["cut"]
+    if sums["cut"] > _MOST_CUT * every and overhead.get("chosen_by") == "programs":
+        said.append(
+            f"{sums['cut']:,} of {every:,} chosen executions were cut: they lasted too long, or "
+            "began when the gate was just closing (--timeout)"
+        )
+    claimed = overhead.get("claimed")
+    share, least = _CLAIMS
+    if isinstance(claimed, int) and claimed > (1 + share) * sums["seen"] + least:
+        said.append(
+            f"programs claim to have begun {claimed:,} executions, their marks say {sums['seen']:,}"
+        )
+    return replace(manifest, overhead=overhead, warnings=(*manifest.warnings, *said))
+
+
+def write_selected(directory: Path, chosen: Chosen) -> None:
+    """Write ``selected.jsonl``, whole or not at all; nothing where nothing was chosen."""
+    if not chosen.rows:
+        return
+    place = directory / BESIDE[1]
+    unfinished = place.with_name(f".{place.name}.{os.getpid()}")
+    text = "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in chosen.rows)
+    unfinished.write_text(text, encoding="ascii")
+    unfinished.replace(place)
+
+
+def keep_unfinished(
+    output: OutputDirectory,
+    manifests: Mapping[Path, Manifest],
+    notes: Sequence[str],
+    error: UnfinishedError,
+) -> CritpathError:
+    """Keep what was recorded as a killed recorder would leave it, to be finished later."""
+    first = next(iter(manifests))
+    try:
+        output.check_unchanged()
+    except CritpathError as gone:
+        return gone
+    raw = (first / "raw" / "raw.json").is_file()
+    if not raw and not any((first / TRACE).glob("*/metadata")):
+        output.discard()
+        return CritpathError(error.what, error.do)
+    missing_runs = []
+    for directory, manifest in manifests.items():
+        if raw:  # of which the trace is made again: the manifest needs the room more
+            shutil.rmtree(directory / TRACE, ignore_errors=True)
+        warnings = tuple(dict.fromkeys((*manifest.warnings, *notes, error.what)))
+        try:
+            # One of two may say by now that it has its trace.
+            write_manifest(
+                directory,
+                replace(
+                    manifest, state=RECORDING, end=error.end or manifest.end, warnings=warnings
+                ),
+            )
+        except OSError:
+            missing = len(
+                {r.number for r in manifest.runs} - {r.number for r in read_runs(directory)}
+            )
+            if missing:
+                missing_runs.append(
+                    f"; {plural(missing, 'run')} could not be noted and will be missing"
+                )
+    return UnfinishedError(
+        error.what + "".join(missing_runs[:1]),
+        f"mend that, or make room there, then: critpath doctor --clean {first};"
+        " what was recorded is kept",
+    )
+
+
+# Writing critpath.json
+
+
+def manifest_to_json(manifest: Manifest) -> str:
+    """Return the text of ``critpath.json``."""
+    document = {"format": MANIFEST_FORMAT, **asdict(manifest)}
+    made, budget = document.pop("gaps_file"), document.pop("overhead")
+    del document["trigger"]  # of a dump it is told with what recording cost
+    for key in ("counts", "groups"):
+        if not document[key]:
+            del document[key]
+    if manifest.block_runs == FORMER_BLOCK_RUNS:
+        del document["block_runs"]
+    if made:
+        document |= {"format": GAPS_FORMAT, "gaps": made}
+    if budget:
+        beside = ("layers", "executions", "trigger")
+        document["overhead"] = {key: of for key, of in budget.items() if key not in beside}
+        document |= {key: budget.get(key) for key in beside}
+    # In ASCII, which is read in a fourth of the memory; an argument that is no UTF-8 has
+    # surrogates, for which JSON has escapes.
+    return json.dumps(document, indent=1, sort_keys=True) + "\n"
+
+
+def write_manifest(directory: Path, manifest: Manifest) -> None:
+    """Replace ``critpath.json`` atomically; after an OSError the earlier one is still there."""
+    place = directory / MANIFEST
+    unfinished = directory / f".{MANIFEST}.{os.getpid()}"
+    try:
+        # O_EXCL: never through a link that someone else put there.
+        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="ascii") as stream:
+            stream.write(manifest_to_json(manifest))
+            stream.flush()
+            os.fsync(stream.fileno())
+        unfinished.replace(place)
+        for stale in directory.glob(f".{MANIFEST}.*"):  # of a recorder killed just there
+            stale.unlink(missing_ok=True)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+
+
+# Reading back
+
+
+def read_manifest(directory: Path) -> Manifest:
+    """Read a recording's manifest.
+
+    Raises
+    ------
+    UnreadableError
+        If there is none, or it is malformed.
+    """
+    place = directory / MANIFEST
+    try:
+        document = load_json(_read(place).encode())
+    except (OSError, ValueError, RecursionError) as error:
+        raise UnreadableError(
+            f"{place}: not a manifest ({error})", "name a recording's directory"
+        ) from None
+    if not isinstance(document, dict) or document.get("format") not in _FORMATS:
+        raise UnreadableError(
+            f"{place}: not a manifest of the format {MANIFEST_FORMAT}",
+            "use the version of critpath that recorded it",
+        )
+    known = {f.name for f in fields(Manifest)}
+    values: dict[str, Any] = {name: v for name, v in document.items() if name in known}
+    try:
+        values["runs"] = tuple(_run(r) for r in values.get("runs", ()))
+        values["loss"] = tuple(CpuLoss(**x) for x in values.get("loss", ()))
+        values["streams"] = tuple(StreamFacts(**x) for x in values.get("streams", ()))
+        if isinstance(made := values.get("gaps", ()), str):
+            values |= {"gaps": (), "gaps_file": made}
+        values["gaps"] = tuple(Gap(**x) for x in values["gaps"]) if "gaps" in values else ()
+        values["scripts"] = tuple(Script(**x) for x in values.get("scripts", ()))
+        values["groups"] = tuple(ControlGroup(**x) for x in values.get("groups", ()))
+        values["command"] = tuple(map(str, values.get("command", ())))
+        values["warnings"] = tuple(map(str, values.get("warnings", ())))
+        _check_kinds(values)
+        return Manifest(**values)
+    except (TypeError, ValueError) as error:
+        raise UnreadableError(
+            f"{place}: not a manifest ({error})", "name a recording's directory"
+        ) from None
+
+
+def _check_kinds(values: Mapping[str, object]) -> None:
+    """Check the types of the fields that callers rely on; raises TypeError."""
+    for name, kind in _KINDS.items():
+        if not isinstance(values.get(name, kind()), kind):
+            raise TypeError(f"{name} is not as it should be")
+
+
+def read_runs(directory: Path) -> Iterator[Run]:
+    """Yield the runs that were appended while recording; the last line may be cut off."""
+    try:
+        text = _read(directory / RUNS)
+    except OSError:
+        return
+    for line in text.splitlines():
+        try:
+            yield _run(json.loads(line))
+        except (TypeError, ValueError, RecursionError):
+            continue
+
+
+def _run(values: Any) -> Run:
+    """Make a run from a JSON object; raises TypeError or ValueError if it is malformed."""
+    if not isinstance(values, Mapping):
+        raise TypeError("a run is an object")
+    known = {f.name for f in fields(Run)}
+    run = Run(**{name: value for name, value in values.items() if name in known})
+    for name in (
+        *("number", "pid", "begin", "end", "exit_code", "outlived"),
+        *("executed", "kernel", "faults"),
+    ):
+        if type(getattr(run, name)) is not int:
+            raise ValueError(f"{name} of a run is not a whole number")
+    return run
+
+
+def _read(place: Path) -> str:
+    """Read a small regular file, not through a link."""
+    descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as stream:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError("not a file")
+        return stream.read(MANIFEST_BYTES).decode("utf-8", "replace")
+
+
+# Facts about the machine and its clock
+
+
+def host_facts(*, network: bool) -> Mapping[str, object]:
+    """Return name, kernel release, machine, CPU count, CPU model, memory (bytes).
+
+    And, where the `network` is recorded, its addresses and which machine it is: what tells that
+    recordings of several machines belong together.
+    """
+    system = os.uname()
+    return {
+        **({**network_facts(), "machine_id": _machine_id()} if network else {}),
+        **({"network": read_networks()} if network else {}),
+        "name": system.nodename,
+        # Two recordings of one boot have one clock.
+        "boot_id": boot_id(),
+        "kernel": system.release,
+        "machine": system.machine,
+        "cpus": os.cpu_count() or 0,
+        "cpu_model": _cpu_model(),
+        "memory": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+    }
+
+
+def end_facts(manifest: Manifest, samples: list[tuple[int, int]]) -> Manifest:
+    """Note of a recording that ends what its host and its clock are like now.
+
+    Parameters
+    ----------
+    manifest : Manifest
+    samples : list of (int, int)
+        The trace's time and time since the epoch, taken at one moment (ns).
+    """
+    now, then = clock_quality(), manifest.clock
+    errors = [x for x in (now.get("error_ns"), then.get("error_ns")) if isinstance(x, int)]
+    clock = {**then, "samples": [list(pair) for pair in samples]}
+    if errors:
+        clock["error_ns"] = max(errors)
+    if now["synchronised"] in {"no", "unknown"}:
+        clock["synchronised"] = now["synchronised"]
+    host = dict(manifest.host)
+    for name, found in network_facts().items() if "peers" in host else ():
+        before = host.get(name)
+        known = before if isinstance(before, list) else []
+        host[name] = sorted({*known, *found})[:MOST_ADDRESSES]
+    if isinstance(devices := host.get("network"), list):  # and those that came since
+        came = (of for of in read_networks() if of not in devices)
+        host["network"] = [*devices, *came][:MOST_DEVICES]
+    return replace(manifest, clock=clock, host=host)
+
+
+def sample_clock() -> tuple[int, int]:
+    """Return the trace's time, and time since the Unix epoch at that moment (ns)."""
+    # The narrowest of some tries: a preemption between the readings would count as time.
+    tries = []
+    for _ in range(5):
+        before = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+        real = time.clock_gettime_ns(time.CLOCK_REALTIME)
+        after = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+        tries.append((after - before, (before + after) // 2, real))
+    return min(tries)[1:]
+
+
+def clock_facts() -> Mapping[str, object]:
+    """Return the trace clock's name and its offset from the Unix epoch (ns)."""
+    now, real = sample_clock()
+    return {"name": "monotonic", "epoch": real - now, **clock_quality()}
+
+
+# `struct timex`, of which adjtimex(2) fills these and more; its states (STA_UNSYNC).
+_TIMEX_BYTES: Final = 256
+_MAXERROR: Final = 3  # which long it is: modes, offset, freq, maxerror
+_STATUS: Final = 5  # as an int
+_UNSYNCHRONISED: Final = 0x40
+_SYNCHRONISERS: Final = (("chrony", "chronyd"), ("ntp", "ntpd"), ("ntp", "systemd-timesyn"))
+
+
+def clock_quality() -> Mapping[str, object]:
+    """Return who keeps the machine's clock right, and by how much it is wrong at most (ns)."""
+    buffer = ctypes.create_string_buffer(_TIMEX_BYTES)
+    try:
+        state = ctypes.CDLL(None, use_errno=True).adjtimex(buffer)
+    except (OSError, AttributeError):
+        state = -1
+    if state < 0:
+        return {"synchronised": "unknown"}
+    longs = (ctypes.c_long * (_TIMEX_BYTES // ctypes.sizeof(ctypes.c_long))).from_buffer(buffer)
+    status = ctypes.c_int.from_buffer(buffer, _STATUS * ctypes.sizeof(ctypes.c_long)).value
+    if status & _UNSYNCHRONISED:
+        return {"synchronised": "no", "error_ns": longs[_MAXERROR] * 1000}
+    running = _running_programs()
+    by = next((name for name, program in _SYNCHRONISERS if program in running), "yes")
+    return {"synchronised": by, "error_ns": longs[_MAXERROR] * 1000}
+
+
+def _running_programs() -> set[str]:
+    return {_read_line(place) for place in Path("/proc").glob("[0-9]*/comm")}
+
+
+def boot_id() -> str:
+    """Return what all that this kernel records shares."""
+    return _read_line(Path("/proc/sys/kernel/random/boot_id"))
+
+
+def _machine_id() -> str:
+    """Return what two recordings of one machine share; of its id itself nothing can be told."""
+    text = _read_line(Path("/etc/machine-id")) or _read_line(Path("/var/lib/dbus/machine-id"))
+    return hashlib.sha256(b"critpath:" + text.encode()).hexdigest()[:32] if text else ""
+
+
+def _read_line(place: Path) -> str:
+    try:
+        return place.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def _cpu_model() -> str:
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        text = ""
+    found = re.search(r"^(?:model name|Model|cpu model|cpu)\s*:\s*(.+)$", text, re.MULTILINE)
+    return found[1].strip() if found else platform.processor()
+
+
+# The trace of an interleaved session, shared by both recordings
+
+
+def link_beside(first: Path, other: Path) -> None:
+    """Give the other of two recordings the trace, the counts and the stacks of the first."""
+    for name in (TRACE, Path(COUNTS).parts[0], STACKS):
+        # Linking may be what was interrupted.
+        shutil.rmtree(other / name, ignore_errors=True)
+        if (first / name).is_dir():
+            link_tree(first / name, other / name)
+
+
+def link_tree(source: Path, target: Path) -> None:
+    """Copy a directory with hard links, or copies where links fail.
+
+    `target` must not exist.  Raises UnfinishedError, and leaves what was made.
+    """
+    try:
+        shutil.copytree(source, target, symlinks=True, copy_function=_link)
+    except OSError as error:
+        # Of several files there is a list, of which the first says enough.
+        wrong = error.args[0] if isinstance(error, shutil.Error) else ()
+        why = str(wrong[0][-1]) if wrong else error.strerror or error
+        raise UnfinishedError(f"{target} cannot be made: {why}", "make room there") from None
+
+
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError:  # another file system, or one without hard links
+        shutil.copy2(source, target, follow_symlinks=False)

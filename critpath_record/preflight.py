@@ -1,0 +1,250 @@
+"""Checks what this machine lacks for recording, each thing with its fix."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import platform
+import re
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from critpath.errors import CritpathError
+from critpath_marks.sessions import pid_namespace
+from critpath_record.identity import (
+    FOREIGN_CLOCK,
+    INITIAL_PID_NAMESPACE,
+    NO_PROC,
+    has_foreign_clock,
+    lacks_proc,
+)
+from critpath_record.recorder import RECORDERS, TRACING, RecorderSettings, Requirement
+
+# Bytes that a recording should find free.  A pipe between two processes that does
+# nothing else makes about 50 MB of trace a second; most programs make a hundredth.
+_LITTLE_SPACE: Final = 1 << 30
+_NO_SPACE: Final = 1 << 26
+# Read by a system call or from slow hardware, with every event.
+_SLOW_CLOCKS: Final = ("hpet", "acpi_pm", "jiffies", "refined-jiffies", "pit")
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """What a machine can record.
+
+    Attributes
+    ----------
+    recorders : mapping
+        For each recorder, what it lacks here, in the order that ``auto`` tries them.
+    obstacles : tuple of Requirement
+        What concerns every recorder.
+    host : mapping
+        Facts, as JSON has them: ``kernel``, ``machine``, ``cpus``, ``clocksource``,
+        ``lockdown``, ``python``, ``user``, ``pid_namespace``, ``container``,
+        ``free_bytes``.
+    ways : mapping
+        By which way requests of servers can be found in what each recorder records here
+        (`critpath.schema.ways.way_of_requests`).
+    counting : mapping
+        What the kernel offers to count by, to root; empty for others.
+    """
+
+    recorders: Mapping[str, tuple[Requirement, ...]]
+    obstacles: tuple[Requirement, ...]
+    host: Mapping[str, object]
+    ways: Mapping[str, str] = field(default_factory=dict)
+    counting: Mapping[str, bool] = field(default_factory=dict)
+
+    @staticmethod
+    def find_stack_sources() -> dict[str, list[Requirement]]:
+        """Return what can take stacks beside a recording, and what each lacks here."""
+        from critpath_record.stacks.sources import SOURCES, find_obstacles  # noqa: PLC0415 - rare
+
+        return {name: find_obstacles(name) for name in SOURCES}
+
+    @property
+    def recorder(self) -> str | None:
+        """The recorder that ``auto`` takes, None if none can record."""
+        if any(o.fatal for o in self.obstacles):
+            return None
+        return next(
+            (name for name in TRACING if not any(o.fatal for o in self.recorders[name])),
+            None,
+        )
+
+
+def check_machine(directory: Path, settings: RecorderSettings | None = None) -> Preflight:
+    """Check everything that a recording into `directory` needs; it need not exist."""
+    host = _host(directory)
+    return Preflight(
+        recorders={name: _missing_requirements(name, settings) for name in RECORDERS},
+        obstacles=tuple(_general(host)),
+        host=host,
+        ways={name: _offered_way(name) for name in RECORDERS},
+        counting=_offered_counting() if settings is None else {},
+    )
+
+
+def _missing_requirements(
+    recorder: str, settings: RecorderSettings | None
+) -> tuple[Requirement, ...]:
+    try:
+        return tuple(importlib.import_module(RECORDERS[recorder]).missing_requirements(settings))
+    except CritpathError as error:
+        return (Requirement("failed", error.what, error.do),)
+    except (OSError, ImportError) as error:
+        # One recorder that cannot even look must not hide the other.
+        return (
+            Requirement(
+                "failed",
+                f"the {recorder} recorder cannot look at this machine: {error}",
+                "install critpath again, or report this with critpath doctor --json",
+            ),
+        )
+
+
+def _offered_way(recorder: str) -> str:
+    try:
+        return str(importlib.import_module(RECORDERS[recorder]).offered_way())
+    except (CritpathError, OSError, ImportError):
+        return ""  # what it lacks says more
+
+
+def _offered_counting() -> Mapping[str, bool]:
+    if os.geteuid() != 0 or sys.platform != "linux":
+        return {}
+    try:
+        module = importlib.import_module(RECORDERS["counts"])
+        return dict(module.offered_counting())
+    except (CritpathError, OSError, ImportError):
+        return {}
+
+
+def _host(directory: Path) -> dict[str, object]:
+    namespace = pid_namespace()
+    return {
+        "system": platform.system(),
+        "kernel": platform.release(),
+        "machine": platform.machine(),
+        "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0,
+        "clocksource": _text("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        "lockdown": _lockdown(),
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "user": _user(),
+        "pid_namespace": {"id": namespace, "initial": namespace == INITIAL_PID_NAMESPACE},
+        "container": _container(),
+        "free_bytes": _free(directory),
+    }
+
+
+def _general(host: Mapping[str, object]) -> list[Requirement]:
+    found = []
+    if sys.platform != "linux":
+        found.append(
+            Requirement("linux", "only Linux can be recorded", "record on a Linux machine")
+        )
+    elif _alien_namespace():
+        found.append(
+            Requirement(
+                "pid-namespace",
+                "this is inside a container (its own pid namespace): the kernel numbers processes "
+                "differently there than here",
+                "record outside, choosing the container: critpath record -a --container NAME",
+                fatal=False,
+            )
+        )
+    if sys.platform == "linux" and lacks_proc():
+        found.append(Requirement("proc", *NO_PROC))
+    if has_foreign_clock():
+        found.append(Requirement("time-namespace", *FOREIGN_CLOCK))
+    free = host["free_bytes"]
+    if isinstance(free, int) and free < _LITTLE_SPACE:
+        found.append(
+            Requirement(
+                "disk",
+                f"{free >> 20} MiB are free here; a busy machine makes 50 MB of trace a second",
+                "make room, or record elsewhere: critpath record -o DIR",
+                fatal=free < _NO_SPACE,
+            )
+        )
+    if host["clocksource"] in _SLOW_CLOCKS:
+        found.append(
+            Requirement(
+                "clock",
+                f"the kernel reads the time from {host['clocksource']}, which is slow: "
+                "every event costs more",
+                "see why the TSC was found unstable: dmesg | grep -i -e tsc -e clocksource",
+                fatal=False,
+            )
+        )
+    if host["lockdown"] == "confidentiality":
+        found.append(
+            Requirement(
+                "lockdown",
+                "the kernel is locked down (confidentiality): nobody may trace it",
+                "boot with lockdown=integrity or without Secure Boot",
+            )
+        )
+    return found
+
+
+def _alien_namespace() -> bool:
+    # Unknown (0) where /proc is not mounted: then other things fail, with their reason.
+    return pid_namespace() not in {0, INITIAL_PID_NAMESPACE}
+
+
+def _user() -> dict[str, object]:
+    """Return who records, and as whom the command runs."""
+    import grp  # noqa: PLC0415 - not there on every system that can import critpath
+
+    try:
+        tracing = grp.getgrnam("tracing").gr_gid in {*os.getgroups(), os.getegid()}
+    except KeyError:
+        tracing = False
+    return {
+        "uid": os.geteuid(),
+        "root": os.geteuid() == 0,
+        "sudo_user": os.environ.get("SUDO_USER", "") if os.geteuid() == 0 else "",
+        "tracing_group": tracing,
+    }
+
+
+def _lockdown() -> str:
+    """Return the kernel's lockdown mode: ``none``, ``integrity``, ``confidentiality``."""
+    chosen = re.search(r"\[(\w+)\]", _text("/sys/kernel/security/lockdown"))
+    return chosen[1] if chosen else "none"
+
+
+def _container() -> str:
+    """Return what kind of container this runs in, "" if none can be seen."""
+    if Path("/run/.containerenv").exists():
+        return "podman"
+    if Path("/.dockerenv").exists():
+        return "docker"
+    # A container's first process has it in its environment.
+    variable = os.environ.get("container", "")  # noqa: SIM112 - systemd's convention
+    named = _text("/run/systemd/container") or variable
+    return re.sub(r"[^\w.-]", "", named)[:40]
+
+
+def _free(directory: Path) -> int:
+    """Return the free bytes where a directory is, or will be."""
+    for place in (directory.absolute(), *directory.absolute().parents):
+        try:
+            return shutil.disk_usage(place).free
+        except FileNotFoundError:
+            continue
+        except OSError:
+            break
+    return 0
+
+
+def _text(place: str) -> str:
+    try:
+        return Path(place).read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""

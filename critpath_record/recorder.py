@@ -1,0 +1,441 @@
+"""The interface of a recorder, and the types of a request to record and its outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+from critpath.errors import CritpathError
+from critpath.model import Manifest
+from critpath.model.recording import NORMAL, SAMPLE
+
+if TYPE_CHECKING:
+    from critpath.model import CpuLoss, Gap
+    from critpath_record.budget.control import Budget
+
+
+class UnfinishedError(CritpathError):
+    """There is no trace yet, but what was recorded is kept and can become one.
+
+    Nothing is left in the tracer; ``finish_killed`` of the recorder's module makes the trace.
+
+    Attributes
+    ----------
+    end : int
+        When recording ended (ns); 0 if unknown.
+    """
+
+    def __init__(self, what: str, do: str, end: int = 0) -> None:
+        super().__init__(what, do)
+        self.end = end
+
+
+# What requests may be labelled from, if that is asked for: the first bytes of messages, and
+# besides the one header that has a trace's id.
+LABELS_FROM: Final = ("bytes", "bytes,traceparent")
+
+
+@dataclass(frozen=True)
+class RecorderSettings:
+    """What a recorder is asked to do.
+
+    Attributes
+    ----------
+    session : str
+        From `critpath_record.sessions.new_session_name`; everything it makes outside
+        ``directory`` carries this name.
+    directory : Path
+        The recording's directory, which exists, holds at most the manifest and belongs
+        to root or the user; the recorder puts the trace into ``directory / "trace"``.
+    profile : str
+        A file of ``lttng-sessions/`` without its suffix.
+    buffer_bytes : int
+        Per CPU; 0 for the recorder's own choice.
+    trace_format : str
+        ``ctf-1.8`` or ``ctf-2`` (LTTng 2.15 and later only).
+    keep_raw : bool
+        Keep what the trace was converted from.
+    fd_directory : Path, optional
+        The same directory through a descriptor of this process (`critpath_record.dirfd`):
+        what this process writes stays in it even if its name is exchanged.
+    mark_users : tuple of int
+        Uids whose programs may mark executions though they may not trace; -1 for all.
+    marks_required : bool
+        Whether these were asked for, so that it is an error if they cannot.
+    command_uid : int
+        Whom the command runs as.
+    labels_from : str
+        Of `LABELS_FROM`; "" for nothing.
+    budget : Budget, optional
+        What recording may cost; None for all that it does.
+    runs : bool
+        Under a budget, runs of a command are recorded whole or not at all.
+    longest : float
+        Under a budget, s after which an execution of a program is given up; 0 for the usual.
+    counts : CountsRequest, optional
+        What is counted besides.
+    """
+
+    session: str
+    directory: Path
+    profile: str = "minimal"
+    buffer_bytes: int = 0
+    trace_format: str = "ctf-1.8"
+    keep_raw: bool = False
+    fd_directory: Path | None = None
+    mark_users: tuple[int, ...] = ()
+    marks_required: bool = False
+    command_uid: int = 0
+    labels_from: str = ""
+    budget: Budget | None = None
+    runs: bool = False
+    longest: float = 0.0
+    counts: CountsRequest | None = None
+
+    @property
+    def write_directory(self) -> Path:
+        """The path that this process writes to."""
+        return self.fd_directory or self.directory
+
+
+def _nothing() -> None:
+    """Delete nothing."""
+
+
+@dataclass(frozen=True)
+class RecorderResult:
+    """What a recorder knows once the trace is in place.
+
+    Attributes
+    ----------
+    loss : tuple of CpuLoss
+        As counted by the tracer, whatever the trace's own marks say.
+    facts : mapping
+        For `critpath.model.Manifest.recorder`: ``name``, ``version``, ``events``,
+        ``contexts``, ``buffer_bytes``, ``format``, and what else is known.
+    warnings : tuple of str
+    release : callable
+        Deletes what the trace was made from.  Call it once the manifest is written: a
+        recorder that is killed before must not lose the counts of the loss.
+    begin, end : int
+        Of the trace of a recording that is finished later (ns); 0 if unknown.
+    gaps : tuple of Gap
+        When somebody kept the tracer from recording.
+    gaps_file : str
+        Of a recording under a budget: where its gaps are listed; "" without.
+    overhead : mapping
+        For the manifest: what the recording was allowed to cost, and did.
+    beside : tuple of str
+        Files of the recording's directory that belong to it, with `gaps_file`.
+    """
+
+    loss: tuple[CpuLoss, ...] = ()
+    facts: Mapping[str, object] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    release: Callable[[], None] = field(default=_nothing, compare=False)
+    begin: int = 0
+    end: int = 0
+    gaps: tuple[Gap, ...] = ()
+    gaps_file: str = ""
+    overhead: Mapping[str, object] = field(default_factory=dict)
+    beside: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Count:
+    """What a running recorder has so far.
+
+    Attributes
+    ----------
+    events, lost : int
+    """
+
+    events: int
+    lost: int
+
+
+class Recorder(Protocol):
+    """A recorder, called in this order: start, stop, finish; or abort at any time.
+
+    Every method raises `critpath.errors.CritpathError` that names a way out, and leaves
+    nothing behind when it does; except `UnfinishedError`, which keeps what was recorded.
+    """
+
+    @property
+    def failure(self) -> CritpathError | None:
+        """The error that ended recording while the command ran, such as a full disk."""
+
+    def start(self) -> int:
+        """Make the session and turn tracing on.
+
+        Returns
+        -------
+        int
+            When tracing was on for every cpu (ns, CLOCK_MONOTONIC).
+        """
+
+    def environment(self) -> Mapping[str, str]:
+        """Return the variables that the command needs to write markers."""
+
+    def descriptors(self) -> tuple[int, ...]:
+        """Return the file descriptors that the command inherits to write markers."""
+
+    def count_events(self) -> Count | None:
+        """Return what was recorded so far; None where asking would disturb, or nothing tells."""
+
+    def stop(self) -> int:
+        """Turn tracing off and drain the buffers; return when tracing ended (ns)."""
+
+    def finish(self, report: Callable[[str], None]) -> RecorderResult:
+        """Put the trace into place and remove the session."""
+
+    def abort(self) -> None:
+        """Remove the session at once; what was recorded need not become a trace."""
+
+
+class RunChooser(Protocol):
+    """What a recorder offers besides where runs are recorded under a budget: whole or not."""
+
+    def charge_beside(self, part: str, spent: Callable[[], float]) -> None:
+        """Charge to the budget, too, what something else has spent so far (s of cpu time)."""
+
+    def begin_run(self, kind: str, *, limited: bool) -> bool:
+        """Return whether the next run, of a kind, is recorded, and open for it what is.
+
+        One that lasts far longer than its kind is given up, unless its time is `limited`.
+        """
+
+    def end_run(self, kind: str, busy: int) -> None:
+        """Close after a run that had so much cpu time (ns)."""
+
+    def note_run(self, kind: str, number: int, begin: int, pid: int) -> None:
+        """Note the run that ended, if it was recorded."""
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """Something that recording needs and this machine lacks.
+
+    Attributes
+    ----------
+    name : str
+        Short and stable, for scripts: ``root``, ``tracefs``, ``lttng-modules``.
+    what, do : str
+        One line each: what is missing, and how to fix it, as a command where possible.
+    fatal : bool
+        Whether recording is impossible without it.
+    """
+
+    name: str
+    what: str
+    do: str
+    fatal: bool = True
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """Something that a dead recorder left behind.
+
+    Attributes
+    ----------
+    kind : str
+        ``instance``, ``option``, ``session``, ``daemon``, ``process``, ``recording``,
+        ``directory``.
+    name : str
+    session : str
+        The session it belongs to.
+    remove : callable
+        Removes or finishes it; raises CritpathError if that fails.
+    """
+
+    kind: str
+    name: str
+    session: str
+    remove: Callable[[], None]
+
+
+@dataclass(frozen=True)
+class CountsRequest:
+    """What is counted beside what is recorded.
+
+    Attributes
+    ----------
+    interval : int
+        Between two lines (ns).
+    events : str
+        Of `critpath_record.counts.events.EVENT_SETS`.
+    scope : str
+        ``command``, ``machine``, or a control group's path or name; "" for the obvious one.
+    functions : tuple of str
+        Kernel functions that are counted besides, as patterns with ``*``.
+    """
+
+    interval: int
+    events: str = "minimal"
+    scope: str = ""
+    functions: tuple[str, ...] = ()
+
+
+# Recorders by name, in the order that `auto` tries them.  Each module (imported when it is
+# needed) offers:
+#   open_recorder(settings: RecorderSettings) -> Recorder
+#   missing_requirements(settings: RecorderSettings | None) -> list[Requirement]
+#   find_leftovers() -> list[Leftover]
+#   finish_killed(directory: Path, report: Callable[[str], None]) -> RecorderResult | None
+RECORDERS: Final[Mapping[str, str]] = {
+    "lttng": "critpath_record.lttng.recorder",
+    "ftrace": "critpath_record.ftrace.recorder",
+    "counts": "critpath_record.counts.recorder",
+}
+# What `auto` tries: a recording has a trace, unless it is asked for otherwise.
+TRACING: Final = ("lttng", "ftrace")
+
+
+# A request to record, and its outcome
+
+
+# Where a recording has its trace.
+TRACE: Final = "trace"
+# What may lie beside the manifest.
+BESIDE: Final = ("gaps.jsonl", "selected.jsonl", "functions.json")
+
+
+@dataclass(frozen=True)
+class RecordRequest:
+    """What to record.
+
+    Attributes
+    ----------
+    output : Path
+    commands : tuple of tuple of str
+        None for the whole machine, one, or two that are recorded in alternation.
+    version : str
+        Of critpath.
+    runs, warmup : int
+        Of each command: recorded, and before tracing begins.
+    prepare : str
+        Line for ``/bin/sh`` before every run, "" for nothing.
+    timeout : float
+        Seconds a run may last, 0 for no limit.
+    duration : float
+        Seconds to record the whole machine, 0 until a signal.
+    recorder : str
+        ``auto`` or a name of `critpath_record.recorder.RECORDERS`.
+    profile : str
+    execution : str
+        For the manifest; "" for the obvious one.
+    container : str
+        Name of a container, "" for none.
+    buffer_bytes : int
+        Per CPU, 0 for the recorder's choice.
+    trace_format : str
+    marks_from : str
+        Users whose programs may mark, separated by commas; ``all``, ``none``, or "" for who
+        called sudo.
+    keep_raw, as_root, force : bool
+    probe : bool
+        Measure how fast the machine is meanwhile.
+    order : str
+        Of the runs of two commands, such as ``ABBABAAB``; "" to draw it.
+    labels_from : str
+        Of `LABELS_FROM`; "" for nothing.
+    show_output : bool
+        Commands' output goes where critpath's goes.
+    budget : Budget, optional
+        What recording may cost.
+    functions : bool
+        Record the functions of the command, which is a Python.
+    counts : CountsRequest, optional
+        What is counted besides.
+    stacks : tuple of str
+        Of `critpath_record.stacks.sources.SOURCES`: what takes stacks besides.
+    scope : str
+        Of whose threads: as in `CountsRequest`.
+    """
+
+    output: Path
+    commands: tuple[tuple[str, ...], ...]
+    version: str
+    runs: int = 1
+    warmup: int = 0
+    prepare: str = ""
+    timeout: float = 0.0
+    duration: float = 0.0
+    recorder: str = "auto"
+    profile: str = "minimal"
+    execution: str = ""
+    container: str = ""
+    buffer_bytes: int = 0
+    trace_format: str = "ctf-1.8"
+    marks_from: str = ""
+    keep_raw: bool = False
+    as_root: bool = False
+    force: bool = False
+    probe: bool = True
+    order: str = ""
+    labels_from: str = ""
+    show_output: bool = True
+    budget: Budget | None = None
+    functions: bool = False
+    counts: CountsRequest | None = None
+    stacks: tuple[str, ...] = ()
+    scope: str = ""
+
+    def directories(self, top: Path) -> tuple[Path, ...]:
+        """Return the directories of the recordings below `top`; the first has the trace."""
+        return (top / NORMAL, top / SAMPLE) if len(self.commands) > 1 else (top,)
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One directory that was recorded.
+
+    Attributes
+    ----------
+    directory : Path
+        As the user named it.
+    manifest : Manifest
+    """
+
+    directory: Path
+    manifest: Manifest
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The outcome of a request to record.
+
+    Attributes
+    ----------
+    exit_code : int
+        The command's, as a shell reports it: of the first run that failed.
+    recordings : tuple of Recording
+        Empty if recording ended before there was anything to keep.
+    size : int
+        Bytes on disk.
+    """
+
+    exit_code: int
+    recordings: tuple[Recording, ...] = ()
+    size: int = 0
+
+
+class Reporter(Protocol):
+    """Receives the progress of a recording."""
+
+    def __call__(self, message: str) -> None:
+        """Show the current step; no command runs meanwhile."""
+
+    def say(self, message: str) -> None:
+        """Show a line that stays."""
+
+    def wait(self, left: float | None, count: Callable[[], Count | None]) -> None:
+        """Show that the machine is being recorded, and for how many seconds more.
+
+        `count` is asked only if somebody looks.
+        """
+
+    def run(self, number: int, total: int, what: str = "run") -> None:
+        """Show which run begins; must cost next to nothing, and nothing while it runs."""

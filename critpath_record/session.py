@@ -1,0 +1,840 @@
+"""Records from beginning to end; `record` is the entry."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import secrets
+import signal
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Final, cast
+
+from critpath.errors import EXIT_INTERNAL, CritpathError
+from critpath.model import Manifest, Run, StreamFacts
+from critpath.model.recording import (
+    BLOCK_RUNS,
+    COMPLETE,
+    FORMER_BLOCK_RUNS,
+    INTERRUPTED,
+    NORMAL,
+    SAMPLE,
+    Chosen,
+)
+from critpath.schema.ways import SOCKETS
+from critpath.units import plural
+from critpath_marks.sessions import new_session_name, pid_namespace
+from critpath_record import recorder as recorders
+from critpath_record._pulse import name_thread
+from critpath_record._spawn import become_subreaper
+from critpath_record.budget.account import share_of
+from critpath_record.cleanup import remove_leftovers
+from critpath_record.ftrace.marks import MarkRequests
+from critpath_record.functions import (
+    FILE,
+    SHARE,
+    FunctionFiles,
+    check_python,
+    convert_functions,
+    with_agent,
+)
+from critpath_record.group_names import GroupNames
+from critpath_record.identity import (
+    FOREIGN_CLOCK,
+    INITIAL_PID_NAMESPACE,
+    NO_PROC,
+    SESSION_VARIABLE,
+    has_foreign_clock,
+    lacks_proc,
+)
+from critpath_record.limits import Limits, name_disks
+from critpath_record.machine import Machine, make_probes
+from critpath_record.manifests import (
+    append_run,
+    complete_manifests,
+    end_facts,
+    initial_manifest,
+    keep_unfinished,
+    link_beside,
+    note_chosen,
+    write_manifest,
+    write_selected,
+)
+from critpath_record.output import OutputDirectory
+from critpath_record.profiles import profile_events
+from critpath_record.recorder import (
+    TRACE,
+    Leftover,
+    Outcome,
+    Recorder,
+    RecorderResult,
+    RecorderSettings,
+    Recording,
+    RecordRequest,
+    Reporter,
+    Requirement,
+    RunChooser,
+    UnfinishedError,
+)
+from critpath_record.registry import register, unregister
+from critpath_record.runner import (
+    Executable,
+    Runner,
+    RunResult,
+    describe_power,
+    draw_pairs,
+    find_executable,
+)
+from critpath_record.scripts import ScriptWatch
+from critpath_record.signals import InheritedState, Signals, StopRequested
+from critpath_record.stacks.sources import (
+    STACKS,
+    StackRequest,
+    StackSource,
+    find_scope,
+    open_stacks,
+)
+from critpath_record.user import User, mark_users
+
+if TYPE_CHECKING:
+    from critpath_record.counts.counting import Counting
+
+_NAMED: Final = 5
+# The recorder that holds a budget unless another is asked for that can.
+_FOR_BUDGETS: Final = "ftrace"
+COUNTING: Final = "counts"  # the recorder that makes no trace
+_LOOK: Final = 1.0  # seconds between looks whether the recorder still records
+
+
+Survey = Callable[[Path], tuple[StreamFacts, ...]]
+Observer = Callable[[str, RunResult], None]
+Counter = Callable[[Path], Chosen | None]
+
+
+def record(
+    request: RecordRequest,
+    reporter: Reporter,
+    survey: Survey = lambda _: (),
+    observe: Observer = lambda *_: None,
+    count: Counter = lambda _: None,
+) -> Outcome:
+    """Record what was asked for.
+
+    Parameters
+    ----------
+    request : RecordRequest
+    reporter : Reporter
+        Receives progress and warnings.
+    survey : callable
+        Tells what each stream file of a finished recording holds
+        (`critpath.read.streams.survey_streams`), for its manifest.
+    observe : callable
+        Told of every run: which command it was of (``A`` or ``B``), and how it ended.
+    count : callable
+        Counts what a budget chose of the executions that programs mark
+        (`critpath.graph.count_chosen`).
+
+    Returns
+    -------
+    Outcome
+
+    Raises
+    ------
+    UsageError
+        If the output cannot be used.
+    CommandError
+        If the command cannot be executed; nothing is left on disk.
+    CritpathError
+        If recording failed; nothing is left, on disk or in the tracer.
+    """
+    name_thread(b"critpath-record")  # in a trace no other critpath, nor another Python
+    inherited = InheritedState.capture()
+    user = User.behind_sudo(inherited.environment, as_root=request.as_root)
+    session = new_session_name()
+    output = OutputDirectory.check(request.output, session, force=request.force, user=user)
+    commands = request.commands
+    if request.functions:
+        commands = tuple(map(with_agent, commands))
+    programs = tuple(find_executable(c, inherited.environment) for c in commands)
+    if request.functions:
+        for program in programs:
+            check_python(program, user)
+    container = container_namespace(request.container)
+    settings = RecorderSettings(
+        session=session,
+        directory=request.directories(output.building)[0],
+        profile=request.profile,
+        buffer_bytes=request.buffer_bytes,
+        trace_format=request.trace_format,
+        keep_raw=request.keep_raw,
+        mark_users=mark_users(request.marks_from, user),
+        marks_required=request.marks_from not in {"", "none"},
+        command_uid=user.uid if user else 0,
+        labels_from=request.labels_from,
+        budget=request.budget,
+        runs=chooses_runs(request),
+        counts=request.counts,
+    )
+    with Signals(inherited, reporter.say) as signals, subreaper():
+        with signals.watching():
+            remove_stale(reporter)
+            name = request.recorder
+            if request.budget is not None and name == "auto":
+                name = _FOR_BUDGETS
+            choice = choose_recorder(name, settings)
+        reporter.say(f"recorder: {choice.name}" + (f" ({choice.why})" if choice.why else ""))
+        free = output.low_free_space()
+        if free is not None:
+            reporter.say(f"warning: only {free / 2**20:.0f} MiB are free for {output.target}")
+        runner = Runner(inherited, user, signals, reporter.say)
+        running = _Session(
+            *(request, reporter, output, programs, container, settings, choice, user, signals),
+            *(runner, survey, observe, count),
+        )
+        if free is not None:
+            # Who recorded from elsewhere has read nothing of this.
+            running.notes.append(f"only {free / 2**20:.0f} MiB were free when the recording began")
+        return running.record()
+
+
+@dataclass
+class _Session:
+    request: RecordRequest
+    reporter: Reporter
+    output: OutputDirectory
+    programs: tuple[Executable, ...]
+    container: int
+    settings: RecorderSettings
+    choice: RecorderChoice
+    user: User | None
+    signals: Signals
+    runner: Runner
+    survey: Survey
+    observe: Observer
+    count: Counter
+    recorder: Recorder | None = None
+    manifests: list[Manifest] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    failed: CritpathError | None = None
+    recorded: RecorderResult | None = None
+    limits: Limits | None = None
+    requests: MarkRequests | None = None
+    machine: Machine | None = None
+    scripts: ScriptWatch | None = None
+    groups: GroupNames = field(default_factory=lambda: GroupNames())  # noqa: PLW0108 - played
+    functions: FunctionFiles | None = None
+    counting: Counting | None = None
+    stacks: list[StackSource] = field(default_factory=list)
+    end: int = 0  # until when it was recorded
+    complete: bool = False  # nothing that comes then may cost it
+    kept: bool = False  # for somebody else to finish
+
+    def record(self) -> Outcome:
+        """Record, and leave nothing behind if that fails."""
+        # Before the directory exists, so that a registered session always leads to it.
+        owner = (self.user.uid, self.user.gid) if self.user else None
+        settings = self.settings
+        place, keep = self.directories[0], settings.keep_raw
+        register(settings.session, place, self.choice.name, owner, keep_raw=keep)
+        try:
+            self.output.make()
+            try:
+                return self._record()
+            except StopRequested:
+                return self._keep_readable()
+        except UnfinishedError as error:
+            self.output.restore_name_in_error(error)
+            error.end = error.end or self.end
+            found = dict(zip(self.directories, self.manifests, strict=True))
+            wrong = keep_unfinished(self.output, found, self.notes, error)
+            self.kept = isinstance(wrong, UnfinishedError)
+            self.output.restore_name_in_error(wrong)
+            raise wrong from None
+        except BaseException as error:
+            self._abort()
+            if not self.complete:
+                self.output.discard()
+            self.output.restore_name_in_error(error)
+            raise
+        finally:
+            self.output.close()
+            if self.requests is not None:
+                self.requests.close()
+            if self.limits is not None:
+                self.limits.stop()
+            if self.functions is not None:
+                self.functions.close()
+            self._abort_stacks()
+            if not self.kept:
+                unregister(self.settings.session)
+
+    def _record(self) -> Outcome:
+        for directory in self.directories:
+            if directory != self.output.write_path:
+                directory.mkdir(mode=0o700)
+        self._warm_up()
+        if self.signals.poll():
+            return self._discard()
+        self._start()
+        if self.programs:
+            with Path(os.devnull).open("r+b", buffering=0) as nothing:
+                self._record_runs(nothing.fileno())
+        else:
+            self._record_machine()
+        if self.programs and not any(m.runs for m in self.manifests):
+            self._abort()
+            return self._discard()
+        self._finish(self._stop())
+        self._publish()
+        return self._outcome(self._exit_code())
+
+    @property
+    def directories(self) -> tuple[Path, ...]:
+        """Where the recordings are written; the first has the trace."""
+        return self.request.directories(self.output.write_path)
+
+    def _warm_up(self) -> None:
+        for number in range(self.request.warmup):
+            for program in self.programs:
+                if self.signals.poll():
+                    return
+                self.reporter.run(number + 1, self.request.warmup, "warm-up")
+                self._prepare(f"warm-up {number + 1}")
+                if not self.signals.poll():
+                    self.runner.run(
+                        program,
+                        environment={SESSION_VARIABLE: self.settings.session},
+                        timeout=self.request.timeout,
+                    )
+
+    def _start(self) -> None:
+        self.reporter("starting the recorder")
+        if pid_namespace() != INITIAL_PID_NAMESPACE:
+            self._note(
+                "critpath runs in a container (a pid namespace of its own): the trace has other "
+                "pids, so runs cannot be matched with processes"
+            )
+        self.recorder = self.choice.open(replace(self.settings, fd_directory=self.directories[0]))
+        # Before there is anything in the tracer: whose it is can be seen from then on.
+        self.manifests = [
+            initial_manifest(
+                self.request,
+                index,
+                session=self.settings.session,
+                recorder=self.choice.name,
+                container=self.container,
+                notes=self.notes,
+            )
+            for index in range(len(self.directories))
+        ]
+        self._write()
+        if self.request.functions:
+            given = self.settings.budget
+            # At most half of a budget; what they do not take is the kernel's events'.
+            share = SHARE if given is None else share_of(given.overhead / 2)
+            self.functions = FunctionFiles(self.directories[0], share)
+            self.functions.start(self.user)
+        machine = Machine(make_probes() if self.request.probe else {})
+        traced = self.choice.name != COUNTING  # counts are of no program by its name
+        if traced:
+            self.groups.look()
+        if traced and not self.programs and pid_namespace() == INITIAL_PID_NAMESPACE:
+            # Before anything is recorded: whose exec is in the trace was heard of.
+            self.scripts = ScriptWatch()
+            self.scripts.start()
+        with self.signals.watching():
+            if not self.programs:  # to list what is open already takes a moment
+                self._start_stacks(tuple(name for name in self.request.stacks if name == "files"))
+            begin = self.recorder.start()
+            if self.functions is not None and self.request.budget is not None:
+                cast("RunChooser", self.recorder).charge_beside("functions", self.functions.spent)
+            begun = () if self.programs else ("files",)
+            self._start_stacks(tuple(n for n in self.request.stacks if n not in begun))
+        self._start_counting()
+        if self.choice.name != COUNTING:  # whose files of all groups cost more than counting
+            self.limits = Limits(born=self.groups.note_birth)
+            self.limits.start()
+        self.machine = machine
+        machine.start()
+        self.runner.rescan_children()
+        named = self.groups.found
+        self.manifests = [replace(m, begin=begin, groups=named) for m in self.manifests]
+        self._write()
+
+    def _start_counting(self) -> None:
+        asked = self.request.counts
+        if asked is None:
+            return
+        from critpath_record.counts.counting import Counting  # noqa: PLC0415 - rarely needed
+
+        scope = asked.scope or ("command" if self.programs else "machine")
+        counting = Counting(
+            replace(asked, scope=scope),
+            *(self.directories[0], self.settings.session),
+            container=0 if asked.scope else self.container,
+        )
+        with self.signals.watching():
+            counting.start()
+        self.counting = counting
+        self.manifests = [replace(m, counts=counting.facts()) for m in self.manifests]
+
+    def _end_counting(self) -> None:
+        """Count no more, and note what was counted; idempotent."""
+        counting, self.counting = self.counting, None
+        if counting is not None:
+            facts = counting.stop()
+            self.notes += counting.warnings
+            self.manifests = [replace(m, counts=facts) for m in self.manifests]
+
+    def _start_stacks(self, names: tuple[str, ...]) -> None:
+        if names:
+            place = self.directories[0] / STACKS
+            place.mkdir(mode=0o700, exist_ok=True)
+            asked = StackRequest(
+                *(place, self.user),
+                python="python" in self.request.stacks,
+                session=self.settings.session,
+                **find_scope(self.request.scope, self.container, command=bool(self.programs)),
+            )
+            for source in open_stacks(names, asked):
+                source.start()
+                self.stacks.append(source)
+
+    def _abort_stacks(self) -> None:
+        while self.stacks:
+            self.stacks.pop().abort()
+
+    def _write(self) -> None:
+        for directory, manifest in zip(self.directories, self.manifests, strict=True):
+            write_manifest(directory, manifest)
+
+    def _record_runs(self, nothing: int) -> None:
+        """Run the command; two in blocks of two, each in an order that a coin has chosen."""
+        recorder = self._active_recorder()
+        environment = {**recorder.environment(), SESSION_VARIABLE: self.settings.session}
+        keep = recorder.descriptors()
+        if self.functions is not None:
+            environment |= self.functions.environment()
+            keep += self.functions.descriptors()
+        for source in self.stacks:
+            environment |= source.environment()
+        initial = pid_namespace() == INITIAL_PID_NAMESPACE
+        total = self.request.runs * len(self.programs)
+        order = "A" * total
+        if len(self.programs) > 1:
+            order = self._draw_order(total)
+        kinds = [program.name for program in self.programs]
+        if len({*kinds}) < len(kinds):
+            kinds = [f"{name}, {of}" for name, of in zip(kinds, (NORMAL, SAMPLE), strict=True)]
+        done_of = [0] * len(self.programs)
+        for number, which in enumerate(order):
+            index = "AB".index(which)
+            done_of[index] += 1
+            own = done_of[index]
+            self.reporter.run(number + 1, total)
+            self._prepare(f"run {own}")
+            if self.signals.poll():
+                return
+            chooser = cast("RunChooser", recorder) if self.request.budget is not None else None
+            if chooser is not None:
+                chooser.begin_run(kinds[index], limited=self.request.timeout > 0)
+            done = self._run_once(index, environment, keep, nothing)
+            if chooser is not None:
+                chooser.end_run(kinds[index], done.running)
+                chooser.note_run(kinds[index], own, done.begin, done.pid)
+            self.observe("AB"[index], done)
+            pid = done.pid if initial else 0
+            self._add_run(
+                index,
+                Run(
+                    *(own, pid, done.begin, done.end, done.exit_code),
+                    timed_out=done.timed_out,
+                    outlived=done.outlived,
+                    interrupted=bool(self.signals.poll()),
+                    executed=done.executed,
+                    kernel=done.kernel,
+                    faults=done.faults,
+                ),
+            )
+            if len(self.programs) > 1 and number + 1 in {total // 2, total}:
+                self._tell_power()
+            if self.signals.poll() or self._check_failure(f"in run {own}"):
+                return
+
+    def _run_once(
+        self, index: int, environment: Mapping[str, str], keep: Collection[int], nothing: int
+    ) -> RunResult:
+        """Run a command, in the group that is counted; counts end where runs do."""
+        if self.counting is not None:
+            self.counting.cut()
+        done = self.runner.run(
+            self.programs[index],
+            group=self.counting.group if self.counting is not None else -1,
+            environment=environment,
+            keep=keep,
+            timeout=self.request.timeout,
+            streams=(-1, -1, -1) if self.request.show_output else (nothing,) * 3,
+        )
+        if self.counting is not None:
+            self.counting.cut()
+        return done
+
+    def _draw_order(self, total: int) -> str:
+        """Draw the order of two commands and note it: what comes back in turns is then noise."""
+        order, runs = self.request.order, FORMER_BLOCK_RUNS
+        if not order:
+            order, runs = draw_pairs(secrets.randbits(32), total // BLOCK_RUNS), BLOCK_RUNS
+        self.manifests = [
+            replace(manifest, order=order, block_runs=runs) for manifest in self.manifests
+        ]
+        self._write()
+        return order
+
+    def _tell_power(self) -> None:
+        """Say what the blocks can show, as long as that can be changed."""
+        ours, theirs = (
+            [0 if run.timed_out else run.end - run.begin for run in manifest.runs]
+            for manifest in self.manifests
+        )
+        if said := describe_power(ours, theirs, self.request.runs):
+            self.reporter.say(said)
+
+    def _check_failure(self, where: str) -> bool:
+        """Return whether the recorder has given up, so that further runs would not be recorded."""
+        counted = self.counting.failure if self.counting is not None else None
+        error = self._active_recorder().failure or counted
+        if error is not None and self.failed is None:
+            self.output.restore_name_in_error(error)
+            self._note(f"recording ended {where}: {error.what}")
+            self.failed = error
+        return error is not None
+
+    def _add_run(self, index: int, run: Run) -> None:
+        """Add a run to its manifest, and to the list on disk in case the recorder is killed."""
+        self.output.check_unchanged()
+        before = self.manifests[index]
+        self.manifests[index] = replace(before, runs=(*before.runs, run))
+        if wrong := append_run(self.directories[index], run):
+            self._note(wrong)
+
+    def _record_machine(self) -> None:
+        """Wait while the whole machine is recorded."""
+        if self.choice.name == "ftrace":  # anybody may write to LTTng's logger file
+            # A machine without the directory can be recorded all the same.
+            with contextlib.suppress(OSError, CritpathError):
+                self.requests = MarkRequests(self.settings.session)
+        seconds = self.request.duration
+        self.reporter.say(
+            f"recording for {seconds:g} s; Ctrl-C ends it before"
+            if seconds
+            else "recording until Ctrl-C"
+        )
+        until = time.monotonic() + seconds if seconds else None
+        while not self.signals.first:
+            left = None if until is None else until - time.monotonic()
+            if left is not None and left <= 0:
+                return
+            self.reporter.wait(left, self._active_recorder().count_events)
+            info = self.signals.wait(min(left or _LOOK, _LOOK))
+            if self.requests is not None:
+                self.requests.look()
+            if self._check_failure("early"):
+                return
+            if info is not None and info.si_signo != signal.SIGCHLD:
+                self.signals.note(info)
+
+    def _stop(self) -> int:
+        self.reporter("stopping the recorder")
+        self.output.check_unchanged()
+        self._end_machine()
+        self._end_counting()
+        with self.signals.watching():
+            self.end = end = self._active_recorder().stop()
+            for source in self.stacks:
+                source.stop()
+        self._check_failure("while it was stopped")
+        if self.requests is not None and self.requests.programs:
+            self._note(describe_without_access(self.requests.programs))
+        if self.limits is not None:
+            self.groups.look()
+            self.manifests = [replace(m, groups=self.groups.found) for m in self.manifests]
+            self.notes += self.limits.notes(end - self.manifests[0].begin)
+            reached = {"limits": self.limits.facts(), "disks": name_disks()}
+            self.manifests = [replace(m, machine={**m.machine, **reached}) for m in self.manifests]
+        return end
+
+    def _end_machine(self) -> None:
+        """Note what the machine was like and what interpreters ran; idempotent."""
+        scripts, self.scripts = self.scripts, None
+        if scripts is not None:
+            found, said = scripts.stop()
+            self.notes += said
+            self.manifests = [replace(m, scripts=found) for m in self.manifests]
+        machine, self.machine = self.machine, None
+        if machine is not None:
+            measured = machine.stop(alone=bool(self.programs))
+            self.manifests = [
+                end_facts(replace(m, machine=measured), machine.clock) for m in self.manifests
+            ]
+
+    def _finish(self, end: int) -> None:
+        """Put the trace into place and complete the manifests."""
+        self.reporter("writing the trace")
+        with self.signals.watching():
+            recorded = self._active_recorder().finish(self.reporter)
+            self.recorder = None
+            if self.functions is not None:
+                self.functions.close()
+                span = self.manifests[0].begin, end
+                self.notes += convert_functions(self.directories[0], span)
+                recorded = replace(recorded, beside=(*recorded.beside, FILE))
+            while self.stacks:
+                self.reporter("unwinding stacks")
+                found = self.stacks.pop(0).read()
+                self.notes += found.warnings
+                source = found.facts.get("source")
+                name = source if source in {"files", "samples"} else "stacks"
+                facts = {**recorded.facts, **({name: found.facts} if found.facts else {})}
+                recorded = replace(recorded, facts=facts)
+            self.recorded = recorded
+            self._complete(INTERRUPTED if self.failed else COMPLETE, end, recorded)
+
+    def _complete(self, state: str, end: int, recorded: RecorderResult) -> None:
+        first, *others = self.directories
+        for other in others:
+            link_beside(first, other)
+        warnings = [self.output.restore_name(text) for text in (*self.notes, *recorded.warnings)]
+        found = dict(zip(self.directories, self.manifests, strict=True))
+        self.reporter("counting what was recorded")
+        try:
+            streams = self.survey(first) if (first / TRACE).is_dir() else ()
+        except (CritpathError, OSError) as error:  # no reason to lose a recording
+            streams = ()
+            text = f"what the trace holds could not be counted: {error}"
+            warnings.append(self.output.restore_name(text))
+        self.manifests = complete_manifests(found, state, end, recorded, warnings, streams)
+        self.complete = True
+        self._note_chosen(first)
+        self._release(recorded)
+
+    def _note_chosen(self, directory: Path) -> None:
+        """Note what a budget chose of executions that programs mark, as the marks say."""
+        if not self.manifests[0].overhead or self.settings.runs:
+            return
+        try:
+            chosen = self.count(directory)
+        except (CritpathError, OSError) as error:  # no reason to lose a recording
+            self._warn(f"which executions were chosen could not be counted: {error}")
+            return
+        if chosen is not None:
+            write_selected(directory, chosen)
+            self.manifests = [note_chosen(manifest, chosen) for manifest in self.manifests]
+            self._write()
+
+    def _release(self, recorded: RecorderResult) -> None:
+        try:
+            recorded.release()
+        except OSError as error:
+            self._warn(f"what the trace was made of could not be removed: {error.strerror}")
+
+    def _publish(self) -> None:
+        if wrong := self.output.publish(self.user):
+            self._warn(wrong)
+
+    def _prepare(self, before: str) -> None:
+        """Run ``--prepare``; its failure ends the recording."""
+        line = self.request.prepare
+        if not line or self.signals.poll():
+            return
+        shell = Executable(b"/bin/sh", (b"sh", b"-c", os.fsencode(line)))
+        done = self.runner.run(shell, environment={SESSION_VARIABLE: self.settings.session})
+        if done.exit_code and not self.signals.first:
+            raise CritpathError(
+                f"--prepare failed with {done.exit_code} before {before}: {line}",
+                "correct it, or end it with '|| true' if its failure does not matter",
+            )
+
+    def _keep_readable(self) -> Outcome:
+        """End at once; keep the recording if it is readable already."""
+        self._abort()
+        self.survey, self.count = lambda _: (), lambda _: None  # they take as long as reading
+        if self.complete and self.recorded is not None:
+            self._release(self.recorded)
+            self._publish()
+            return self._outcome(self.signals.exit_code)
+        self.output.check_unchanged()
+        trace = self.directories[0] / TRACE
+        readable = trace.is_dir() and any(trace.rglob("metadata"))
+        readable |= self.choice.name == COUNTING
+        if not (readable and self.manifests and self.output.building == self.output.target):
+            return self._discard()
+        self._note("the recording was interrupted before it was finished")
+        end = max((r.end for m in self.manifests for r in m.runs), default=self.manifests[0].begin)
+        recorded = self.recorded or RecorderResult(facts=self.manifests[0].recorder)
+        self._complete(INTERRUPTED, end, recorded)
+        self._publish()
+        return self._outcome(self.signals.exit_code)
+
+    def _discard(self) -> Outcome:
+        self.output.discard()
+        return Outcome(self.signals.exit_code)
+
+    def _abort(self) -> None:
+        self._end_machine()
+        counting, self.counting = self.counting, None
+        if counting is not None:
+            counting.abort()
+        self._abort_stacks()
+        recorder, self.recorder = self.recorder, None
+        if recorder is None:
+            return
+        try:
+            recorder.abort()
+        except CritpathError as error:
+            # The first failure is the one to raise; what is left is named too.
+            self._warn(f"{error.what} ({error.do})")
+        except OSError as error:
+            self._warn(f"what was recorded could not be removed: {error}")
+
+    def _warn(self, what: str) -> None:
+        self.reporter.say(self.output.restore_name(f"warning: {what}"))
+
+    def _active_recorder(self) -> Recorder:
+        if self.recorder is None:
+            raise RuntimeError("no recorder runs")
+        return self.recorder
+
+    def _note(self, warning: str) -> None:
+        self.notes.append(warning)
+
+    def _exit_code(self) -> int:
+        """Return the first exit code that is not 0; a recording cut short has one, too."""
+        if self.failed:
+            return EXIT_INTERNAL
+        runs = sorted((run for m in self.manifests for run in m.runs), key=lambda r: r.begin)
+        failed = next((run.exit_code for run in runs if run.exit_code), 0)
+        wanted = self.request.runs * len(self.programs)
+        return failed or (self.signals.exit_code if len(runs) < wanted else 0)
+
+    def _outcome(self, exit_code: int) -> Outcome:
+        places = self.request.directories(self.request.output)
+        recordings = tuple(Recording(p, m) for p, m in zip(places, self.manifests, strict=True))
+        return Outcome(exit_code, recordings, self.output.size())
+
+
+def chooses_runs(request: RecordRequest) -> bool:
+    """Return whether a budget chooses runs: not where one run marks its executions itself."""
+    marked = request.execution.partition(",")[0] == "marker" and len(request.commands) == 1
+    return bool(request.commands) and not (marked and request.runs == 1)
+
+
+def describe_without_access(programs: Sequence[tuple[str, str]]) -> str:
+    """Say which programs would mark executions and may not: their names and users."""
+    shown = ", ".join(f"{name} ({user})" for name, user in programs[:_NAMED])
+    shown += ", ..." * (len(programs) > _NAMED)
+    users = ",".join(dict.fromkeys(user for _, user in programs))
+    return f"marks without access: {shown}: record with --marks-from {users}"
+
+
+# Before a recording begins
+
+
+def container_namespace(name: str) -> int:
+    """Return the pid namespace of a container, 0 for no name."""
+    if not name:
+        return 0
+    # Imported here, as it is rarely needed.
+    containers = importlib.import_module("critpath_record.containers")
+    return int(containers.resolve_container(name))
+
+
+def remove_stale(reporter: Reporter) -> None:
+    """Remove what dead recorders left, so that it does not disturb this recording."""
+    gone: list[str] = []
+
+    def report(leftover: Leftover, error: CritpathError | None) -> None:
+        if error is None:
+            gone.append(f"{leftover.kind} {leftover.name}")
+        else:
+            reporter.say(f"warning: {error.what} ({error.do})")
+
+    remove_leftovers(report)
+    if gone:
+        shown = ", ".join(gone[:3]) + (", ..." if len(gone) > 3 else "")
+        reporter.say(f"removed {plural(len(gone), 'leftover')} of a killed recorder: {shown}")
+
+
+@contextlib.contextmanager
+def subreaper() -> Iterator[None]:
+    """Adopt orphaned descendants of the command, so that they are seen."""
+    before = become_subreaper(True)
+    try:
+        yield
+    finally:
+        become_subreaper(before)
+
+
+# Choosing the recorder
+
+
+@dataclass(frozen=True)
+class RecorderChoice:
+    """A recorder that can record here.
+
+    Attributes
+    ----------
+    name : str
+        Of `critpath_record.recorder.RECORDERS`.
+    why : str
+        Why no earlier one can; "" if it was asked for or is the first.
+    """
+
+    name: str
+    why: str = ""
+
+    def open(self, settings: RecorderSettings) -> Recorder:
+        """Make the recorder; nothing is traced yet."""
+        module = importlib.import_module(recorders.RECORDERS[self.name])
+        return cast("Recorder", module.open_recorder(settings))
+
+
+def _module(recorder: str) -> ModuleType:
+    return importlib.import_module(recorders.RECORDERS[recorder])
+
+
+def choose_recorder(name: str, settings: RecorderSettings) -> RecorderChoice:
+    """Return the recorder of a name, or for ``auto`` the first that can record.
+
+    Raises CritpathError, with the way out, if none can.
+    """
+    if lacks_proc():
+        raise CritpathError(*NO_PROC)
+    if has_foreign_clock():
+        raise CritpathError(*FOREIGN_CLOCK)
+    profile = profile_events(settings.profile)
+    names = list(recorders.TRACING) if name == "auto" else [name]
+    if profile.replaced:  # best recorded by who needs no substitutes
+        names.sort(key=lambda n: _module(n).offered_way() != SOCKETS)
+    refused: dict[str, Requirement] = {}
+    for candidate in names:
+        found: list[Requirement] = _module(candidate).missing_requirements(settings)
+        fatal = [obstacle for obstacle in found if obstacle.fatal]
+        if not fatal:
+            return RecorderChoice(
+                candidate, "; ".join(f"{n}: {o.what}" for n, o in refused.items())
+            )
+        refused[candidate] = fatal[0]
+    if len(refused) == 1:
+        [(only, obstacle)] = refused.items()
+        raise CritpathError(
+            f"the {only} recorder cannot record here: {obstacle.what}",
+            f"{obstacle.do} (critpath doctor shows all that is missing)",
+        )
+    why = "; ".join(f"{n}: {o.what}" for n, o in refused.items())
+    raise CritpathError(
+        f"nothing can record here: {why}", "critpath doctor says how to mend each of these"
+    )
