@@ -66,6 +66,7 @@ ctypedef struct Endpoint:
     int8_t known          # its addresses
     int8_t listens
     int8_t moved          # it received or sent
+    int64_t gaps          # of its host, when something last told or agreed what its addresses are
 
 ctypedef struct Cpu:
     int64_t tid           # who has it, -1 not known yet
@@ -131,6 +132,7 @@ cdef class Activities:
     cdef Stretch* stretches
     cdef Py_ssize_t stretch_count, stretch_room
     cdef int64_t[::1] gaps   # per host, how many it has had
+    cdef int64_t[::1] gap_ends   # per host, when the last ended
     cdef Py_ssize_t hosts
     cdef int64_t[:, ::1] runnable
     cdef int has_raises
@@ -148,6 +150,7 @@ cdef class Activities:
         self.hosts = runnable.shape[0]
         self.runnable = runnable
         self.gaps = np.zeros(max(self.hosts, 1), np.int64)
+        self.gap_ends = np.zeros(max(self.hosts, 1), np.int64)
         self.place_mask, self.hand_mask = 1023, 1023
         self.places = <Place*>calloc(self.place_mask + 1, sizeof(Place))
         self.hands = <Hand*>calloc(self.hand_mask + 1, sizeof(Hand))
@@ -305,7 +308,7 @@ cdef class Activities:
         e = &self.endpoints[self.endpoint_count]
         memset(e, 0, sizeof(Endpoint))
         e.socket, e.host, e.family, e.protocol, e.opened = socket, host, family, protocol, time
-        e.closed, e.partner = -1, -1
+        e.closed, e.partner, e.gaps = -1, -1, self.gaps[host]
         self.endpoint_count += 1
         if 2 * self.place_used > self.place_mask:
             self.grow_places()
@@ -345,6 +348,33 @@ cdef class Activities:
         e.local = take_address(<int32_t>v[2], v[3], v[5], v[6])
         e.remote = take_address(<int32_t>v[2], v[4], v[7], v[8])
         e.known = 1
+        e.gaps = self.gaps[e.host]
+
+    cdef int32_t rename(self, int32_t at, const int64_t* v) except -1 nogil:
+        """Return the endpoint that a socket is, of which an event tells the ports.
+
+        A life may have ended in a gap, and another begun: what was done since is of that one.
+        """
+        cdef Endpoint* e = &self.endpoints[at]
+        cdef int32_t old = at
+        cdef Py_ssize_t i = self.count - 1
+        cdef Row* r
+        if not is_renamed(e, v):
+            e.gaps = self.gaps[e.host]
+            return at
+        if e.gaps == self.gaps[e.host]:
+            self.renamed += 1
+            return at
+        at = self.begin_life(e.socket, e.host, e.family, e.protocol, self.gap_ends[e.host])
+        e = &self.endpoints[at]
+        while i >= 0 and self.rows[i].time >= e.opened:
+            r = &self.rows[i]
+            if r.endpoint == old:
+                r.endpoint = at
+                if r.act == ACT_RECEIVE or r.act == ACT_SEND:
+                    e.first, e.moved = 1 if r.act == ACT_RECEIVE else 2, 1
+            i -= 1
+        return at
 
     # -------------------------------------------------------------- who does it
 
@@ -456,10 +486,11 @@ cdef class Activities:
             self.stretch_count += 1
         return c
 
-    def end_gap(self, Py_ssize_t host):
+    def end_gap(self, Py_ssize_t host, int64_t time):
         """Forget who has which cpu of a host, and what its threads did last."""
         if host < self.hosts:
             self.gaps[host] += 1
+            self.gap_ends[host] = time
 
     cdef int feed_socket(self, int kind, int64_t time, int32_t cpu, int32_t host,
                          const int64_t* v) except -1 nogil:
@@ -477,7 +508,7 @@ cdef class Activities:
             return self.feed_state(time, self.waker_at(c), host, v)
         if kind == KIND_SOCKET_OF:
             at = self.endpoint_of(v[0], host, <int32_t>v[3], -1, time)
-            self.renamed += is_renamed(&self.endpoints[at], v + 1)
+            at = self.rename(at, v + 1)
             self.name(&self.endpoints[at], v + 1)
             return 0
         at = self.endpoint_of(v[0], host, <int32_t>v[1], <int32_t>v[2], time)
@@ -589,6 +620,7 @@ cdef class Activities:
                 at = self.begin_life(v[0], host, family, protocol, time)
         if at < 0:
             return 0
+        at = self.rename(at, v + 1)
         e = &self.endpoints[at]
         if now == LISTEN:
             e.listens, e.local_port = 1, <int32_t>v[1]

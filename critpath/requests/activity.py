@@ -134,8 +134,9 @@ class ActivityEvents:
         cuts = [0, *np.searchsorted(time, ends, side="left").tolist(), len(kept)]
         for at, (begin, end) in enumerate(pairwise(cuts)):
             if at:
-                ended = int(self._gaps.host[self._gaps_passed + at - 1])
-                self._rows.end_gap(ended)
+                passed = self._gaps_passed + at - 1
+                ended = int(self._gaps.host[passed])
+                self._rows.end_gap(ended, int(self._gaps.end[passed]))
                 if self._calls is not None:
                     self._calls.end_gap(ended)
             if begin < end:

@@ -104,6 +104,22 @@ def test_a_connection_that_was_opened_in_a_gap():
     assert executions.id == ("10.0.0.2:5000>80#1",)
 
 
+@pytest.mark.parametrize("late", [5, 15, 60])
+def test_a_socket_that_another_connection_has_after_a_gap(late):
+    """Closed and opened in the gap, at one address of the kernel: the ports tell, when they come."""
+    named = [SERVER, *ends("4", "10.0.0.1:80", "10.0.0.2:5000")]
+    events = [
+        *talk(times=2),
+        (500, 0, Kind.SOCKET_ARRIVAL, [SERVER, 2, 6]),
+        (510, 0, Kind.SOCKET_RECEIVE, [SERVER, 2, 6, 100, 0]),
+        (550, 0, Kind.SOCKET_SEND, [SERVER, 2, 6, 100, 0]),
+        (500 + late, 0, Kind.SOCKET_OF, named),
+    ]
+    executions, _, _ = find(events, gaps_at((400, 450)))
+    assert spans(executions) == [(100, 150), (200, 250), (500, 550)]
+    assert executions.id == (*(f"10.0.0.2:4000>80#{n}" for n in (1, 2)), "10.0.0.2:5000>80#1")
+
+
 def test_requests_in_pieces_may_have_begun_in_the_gap_before():
     """Where those of the service come in pieces, the one next to a gap is not trusted."""
     events = talk(times=0)
