@@ -106,7 +106,7 @@ def test_a_connection_that_was_opened_in_a_gap():
 
 @pytest.mark.parametrize("late", [5, 15, 60])
 def test_a_socket_that_another_connection_has_after_a_gap(late):
-    """Closed and opened in the gap, at one address of the kernel: the ports tell, when they come."""
+    """Closed and opened in the gap, at one address of the kernel: ports tell, when they come."""
     named = [SERVER, *ends("4", "10.0.0.1:80", "10.0.0.2:5000")]
     events = [
         *talk(times=2),
