@@ -62,8 +62,8 @@ class ImplicitSlices(Table):
 
     Attributes
     ----------
-    incomplete : int64 [m, 2]
-        Host and thread of what the end of the recording cuts.
+    incomplete : int64 [m, 3]
+        Host, thread and begin of what the end of the recording, or a gap, cuts.
     lost : int
         Left out because events were lost while they lasted.
     """
@@ -430,7 +430,7 @@ def _link(made: _Made, losses: Sequence[Loss]) -> ImplicitSlices:
         begin[keep],
         end[keep],
         place[parent[keep]],
-        np.stack([host[cut], (key & 0xFFFFFFFF)[cut]], axis=1),
+        np.stack([host[cut], (key & 0xFFFFFFFF)[cut], begin[cut]], axis=1),
         int(lost.sum()),
     )
 

@@ -111,7 +111,8 @@ def _choose_slices(
     ours = _threads_of_runs(replayed.workers, manifest)
     keep &= _are_of(found.host[rows], found.tid[rows], processes, ours, asked.comm)
     rows = rows[keep]
-    incomplete = _count_cut(found, processes, ours, asked.comm)
+    cut = _count_cut(found, processes, ours, asked.comm)
+    incomplete = sum(count for count, _ in cut.values())
     names = [processes.thread(*thread) for thread in _pairs(found.host[rows], tid[rows])]
     begun = zip(found.tid[rows].tolist(), found.begin_ns[rows].tolist(), strict=True)
     ids = tuple(_tell_apart(f"{first}@{begin}" for first, begin in begun))
@@ -125,7 +126,7 @@ def _choose_slices(
         comm=tuple(names),
         label=tuple(_label(names, manifest, processes)),
         incomplete=incomplete + found.lost,
-        notes=notes.slices_left_out(incomplete, found.lost, gaps=len(events.gaps) > 0),
+        notes=notes.slices_left_out(cut, found.lost, gaps=len(events.gaps) > 0),
         causes=tuple(id_of.get(parent, "") for parent in found.parent[rows].tolist()),
     )
     row_of = dict(zip(ids, rows.tolist(), strict=True))
@@ -136,7 +137,10 @@ def _choose_slices(
 
 
 def _cut_slices(replayed: ReplayedRecording, specification: Specification) -> ImplicitSlices:
-    """Return all slices; with gaps, as if each stretch between two were of a host of its own."""
+    """Return all slices, and how long those that are cut are known to last.
+
+    With gaps, as if each stretch between two were of a host of its own.
+    """
     events, collected = replayed.events, replayed.sockets
     if collected is None:
         raise TypeError("replayed without what threads do to each other")
@@ -144,7 +148,9 @@ def _cut_slices(replayed: ReplayedRecording, specification: Specification) -> Im
     calls = _read_calls(events, specification)
     families = collected.endpoints[:, EndpointColumn.FAMILY]
     if not len(events.gaps):
-        return cut_slices(activity, workers, marker, calls, families, events.losses)
+        found = cut_slices(activity, workers, marker, calls, families, events.losses)
+        found.incomplete[:, 2] = events.end - found.incomplete[:, 2]
+        return found
     stretches = Stretches(events.gaps, 1 + int(activity.host.max(initial=0)))
     stretch = stretches.find(activity.host, activity.time_ns)
     parted = replace(activity, host=stretch.astype(np.int32))
@@ -160,6 +166,7 @@ def _cut_slices(replayed: ReplayedRecording, specification: Specification) -> Im
         stretches.follows_gap,
     )
     incomplete = found.incomplete.copy()
+    incomplete[:, 2] = np.minimum(stretches.end[incomplete[:, 0]], events.end) - incomplete[:, 2]
     incomplete[:, 0] = stretches.host[incomplete[:, 0]]
     return replace(found, host=stretches.host[found.host], incomplete=incomplete)
 
@@ -178,16 +185,23 @@ def _are_of(host: I64, tid: I64, processes: Processes, ours: I64 | None, comm: s
     return chosen
 
 
-def _count_cut(found: ImplicitSlices, processes: Processes, ours: I64 | None, comm: str) -> int:
-    """Return how many slices the end of the recording cuts: of processes that have others.
+def _count_cut(
+    found: ImplicitSlices, processes: Processes, ours: I64 | None, comm: str
+) -> dict[str, tuple[int, int]]:
+    """Return by kind how many slices a gap or the end cuts, and how long one lasts at least.
 
-    Most threads of a machine are woken now and then and never by their own process: what they
-    did is no slice, and not worth a word.
+    Of processes that have others: most threads of a machine are woken now and then and never by
+    their own process, and what they did is no slice.
     """
-    host, tid = found.incomplete.T
-    cut = found.incomplete[_are_of(host, tid, processes, ours, comm)]
+    cut = found.incomplete[_are_of(*found.incomplete.T[:2], processes, ours, comm)]
     have = {(h, processes.pid(h, t)) for h, t in set(_pairs(found.host, found.tid))}
-    return sum((h, processes.pid(h, t)) in have for h, t in cut.tolist())
+    counts: dict[str, tuple[int, int]] = {}
+    for host, tid, lasts in cut.tolist():
+        if (host, processes.pid(host, tid)) in have:
+            kind = role_name(processes.thread(host, tid))
+            count, longest = counts.get(kind, (0, 0))
+            counts[kind] = count + 1, max(longest, lasts)
+    return counts
 
 
 def _threads_of_runs(workers: Workers, manifest: Manifest) -> I64 | None:

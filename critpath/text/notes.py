@@ -201,17 +201,25 @@ def _requests_without_client(note: n.RequestsWithoutClient, _: Words) -> str:
     return f"{of} left out: who asked was not recorded, or its clock is not known"
 
 
-def slices_left_out(incomplete: int, lost: int, *, gaps: bool = False) -> tuple[str, ...]:
-    """What became of slices of threads that are no executions."""
+def slices_left_out(
+    cut: Mapping[str, tuple[int, int]], lost: int, *, gaps: bool = False
+) -> tuple[str, ...]:
+    """What became of slices of threads that are no executions: by kind, how many, how long."""
     by = (
         "gaps or the end of the recording, long ones more often"
         if gaps
         else "the end of the recording"
     )
-    rest = (
-        (incomplete, f"cut by {by}"),
-        (lost, "left out, as events were lost meanwhile"),
-    )
+    every = sorted(cut.items(), key=lambda one: (-one[1][0], one[0]))
+    kinds = [
+        f"{count:,} of {quoted(name)} ({'' if count == 1 else 'the longest '}"
+        f"{format_ns(longest)} or more)"
+        for name, (count, longest) in every[:_SHOWN_TYPES]
+    ]
+    more = [f"{sum(count for _, (count, _) in every[_SHOWN_TYPES:]):,} of others"]
+    which = ", ".join(kinds + more * (len(every) > _SHOWN_TYPES))
+    total = sum(count for count, _ in cut.values())
+    rest = ((total, f"cut by {by}: {which}"), (lost, "left out, as events were lost meanwhile"))
     return tuple(f"{plural(count, 'slice')} {what}" for count, what in rest if count)
 
 

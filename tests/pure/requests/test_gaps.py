@@ -12,7 +12,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[2] / "oracle"))
 import gapped_turns
-from test_endpoints import collect, ends
+from test_endpoints import collect, ends, no_workers
 from test_requesting import CLIENT, NORMAL, SERVER, replayed, talk
 from test_turns import make_activity, make_endpoints
 
@@ -22,9 +22,10 @@ from critpath.model.gaps import BASE, make_gaps
 from critpath.model.requests import Act
 from critpath.requests import turns as native
 from critpath.requests.find import find_requests
+from critpath.requests.implicit import find_slices
 from critpath.requests.left_out import find_chances
 from critpath.requests.stretches import Stretches, part_activity
-from critpath.text.notes import word
+from critpath.text.notes import slices_left_out, word
 
 ROOT = Path(__file__).resolve().parents[3]
 HOSTS = "cpu-1-8", "cpu-6-8", "lock-4-8", "outer-3-8", "select1-2-8", "sleep-5-8"
@@ -266,3 +267,16 @@ def test_ten_thousand_gaps(cut, unpack, name):
     assert count >= 1429
     assert held.same >= (1.0 if alone else 0.85) * held.found, differ
     assert not held.beyond
+
+
+def test_slices_that_gaps_cut_are_counted_by_kind():
+    """With how long one is known to last: to the gap."""
+    cut = {"worker-#": (9, 3_100_000), "io": (1, 500)}
+    assert slices_left_out(cut, 2, gaps=True) == (
+        "10 slices cut by gaps or the end of the recording, long ones more often: 9 of `worker-#` "
+        "(the longest 3.10 ms or more), 1 of `io` (500 ns or more)",
+        "2 slices left out, as events were lost meanwhile",
+    )
+    rows = [(0, Act.CREATE, 1, -1, 2), (50, Act.EXIT, 2, -1, 0), (60, Act.CREATE, 1, -1, 3)]
+    found = find_slices(make_activity(rows), no_workers(), "fork")
+    assert found.incomplete.tolist() == [[0, 3, 60]]

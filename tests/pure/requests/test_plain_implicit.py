@@ -143,7 +143,7 @@ def test_signals_as_the_plain_twin(drawing: ModuleType, seed: int) -> None:
     slices = sorted(made.values(), key=lambda s: (s[0], s[2], s[1]))
     slices = [s for s in slices if s[1] > s[0]]
     assert [row[1:4] for row in columns_of(found)] == [(s[2], s[0], s[1]) for s in slices]
-    assert {tid for _, tid in found.incomplete.tolist()} == cut
+    assert {tid for _, tid, _ in found.incomplete.tolist()} == cut
     for at, (_, _, _, by, when) in enumerate(slices):
         above = [n for n, s in enumerate(slices[:at]) if s[2] == by and s[0] <= when <= s[1]]
         assert found.parent[at] == (above[-1] if above else -1)
