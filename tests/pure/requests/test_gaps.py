@@ -273,8 +273,10 @@ def test_slices_that_gaps_cut_are_counted_by_kind():
     """With how long one is known to last: to the gap."""
     cut = {"worker-#": (9, 3_100_000), "io": (1, 500)}
     assert slices_left_out(cut, 2, gaps=True) == (
-        "10 slices cut by gaps or the end of the recording, long ones more often: 9 of `worker-#` "
-        "(the longest 3.10 ms or more), 1 of `io` (500 ns or more)",
+        (
+            "10 slices cut by gaps or the end of the recording, long ones more often: "
+            "9 of `worker-#` (the longest 3.10 ms or more), 1 of `io` (500 ns or more)"
+        ),
         "2 slices left out, as events were lost meanwhile",
     )
     rows = [(0, Act.CREATE, 1, -1, 2), (50, Act.EXIT, 2, -1, 0), (60, Act.CREATE, 1, -1, 3)]
