@@ -6,7 +6,6 @@ what a command does not reach costs it nothing.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
@@ -71,7 +70,6 @@ from critpath.text.phrases import VERDICTS
 from critpath.units import plural
 
 if TYPE_CHECKING:  # what most runs do not ask
-    import critpath_record
     from critpath import ab, known, signatures
     from critpath.documents.known import KnownEntry
     from critpath.model.signatures import Counts
@@ -933,24 +931,6 @@ def _sufficient(
         target = float(asked) if isinstance(asked, int | float) else 0.0
         target = more * target if wanted <= seen else 0.0
         yield SufficientRecording(name, len(paths), seen, wanted, more * seconds, target)
-
-
-def record_cause(
-    request: ab.AbRequest,
-    directory: Path | None,
-    reporter: critpath_record.Reporter,
-    progress: Callable[[str], None],
-) -> AbCause:
-    """Record blocks of both commands and compare them.
-
-    Raises CritpathError if nothing can be recorded here.
-    """
-    from critpath import ab  # noqa: PLC0415 - as said above
-
-    with tempfile.TemporaryDirectory(prefix="critpath-ab-") as place:
-        target = directory or Path(place) / "recordings"
-        ab.record_blocks(request, target, reporter)
-        return compare_recordings([target], request, progress)
 
 
 def compare_recordings(

@@ -6,14 +6,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from critpath_record.budget.control import COMMAND as BUDGET_OF_COMMAND
     from critpath_record.budget.control import Budget
-    from critpath_record.cleanup import clean_up, find_leftovers
+    from critpath_record.cleanup import recover
     from critpath_record.counts.counting import COMMAND, MACHINE, Counting
     from critpath_record.flight.conditions import Condition
     from critpath_record.flight.service import PROFILES, Flight, FlightRequest
     from critpath_record.flight.state import STATE, RunningFlight
     from critpath_record.ftrace.marks import MarkRequests
-    from critpath_record.manifests import read_manifest
-    from critpath_record.preflight import Preflight, check_machine
+    from critpath_record.output import OutputDirectory
+    from critpath_record.preflight import Preflight, doctor
     from critpath_record.recorder import (
         Count,
         CountsRequest,
@@ -24,14 +24,11 @@ if TYPE_CHECKING:
         Reporter,
         Requirement,
     )
-    from critpath_record.remote import RemoteRequest
     from critpath_record.runner import RunResult
     from critpath_record.session import record
     from critpath_record.signals import InheritedState
     from critpath_record.slots import SlotRunner
     from critpath_record.stacks.sources import AUTO, check_stacks
-    from critpath_record.user import User, mark_users
-    from critpath_record.workload import FAULTS as WORKLOAD_FAULTS
-    from critpath_record.workload import plan as plan_workload
+    from critpath_record.user import User
 else:
     __getattr__ = hand_on(__name__)

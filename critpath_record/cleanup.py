@@ -84,7 +84,7 @@ def _list_unfinished(directories: Sequence[Path]) -> list[Path]:
     return [one for one in directories if read_manifest(one).state == RECORDING]
 
 
-def clean_up(directories: Sequence[Path]) -> tuple[list[str], list[CritpathError]]:
+def recover(directories: Sequence[Path]) -> tuple[list[str], list[CritpathError]]:
     """Remove everything that dead recorders left, and finish recordings.
 
     Returns what was done, in lines, and what failed.

@@ -8,7 +8,7 @@ import platform
 import re
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -22,7 +22,7 @@ from critpath_record.identity import (
     has_foreign_clock,
     lacks_proc,
 )
-from critpath_record.recorder import RECORDERS, TRACING, RecorderSettings, Requirement
+from critpath_record.recorder import RECORDERS, TRACING, Leftover, RecorderSettings, Requirement
 
 # Bytes that a recording should find free.  A pipe between two processes that does
 # nothing else makes about 50 MB of trace a second; most programs make a hundredth.
@@ -66,6 +66,23 @@ class Preflight:
 
         return {name: find_obstacles(name) for name in SOURCES}
 
+    @staticmethod
+    def find_leftovers(directories: Sequence[Path] = ()) -> list[Leftover]:
+        """Return everything that dead recorders left, and what of `directories` is unfinished."""
+        from critpath_record.cleanup import find_leftovers  # noqa: PLC0415 - rare
+
+        return find_leftovers(directories)
+
+    def why_not(self, recorder: str = "auto") -> str:
+        """Return why nothing can be recorded here by a recorder, "" if it can."""
+        fatal = [o.what for o in self.obstacles if o.fatal]
+        names = TRACING if recorder == "auto" else (recorder,)
+        asked = [self.recorders[name] for name in names if name in self.recorders]
+        lacking = [[o.what for o in of if o.fatal] for of in asked]
+        if fatal or all(lacking):
+            return "; ".join(fatal or [of[0] for of in lacking][:1])
+        return ""
+
     @property
     def recorder(self) -> str | None:
         """The recorder that ``auto`` takes, None if none can record."""
@@ -77,7 +94,7 @@ class Preflight:
         )
 
 
-def check_machine(directory: Path, settings: RecorderSettings | None = None) -> Preflight:
+def doctor(directory: Path, settings: RecorderSettings | None = None) -> Preflight:
     """Check everything that a recording into `directory` needs; it need not exist."""
     host = _host(directory)
     return Preflight(

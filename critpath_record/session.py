@@ -98,7 +98,7 @@ from critpath_record.stacks.sources import (
     find_scope,
     open_stacks,
 )
-from critpath_record.user import User, mark_users
+from critpath_record.user import User
 
 if TYPE_CHECKING:
     from critpath_record.counts.counting import Counting
@@ -171,7 +171,7 @@ def record(
         buffer_bytes=request.buffer_bytes,
         trace_format=request.trace_format,
         keep_raw=request.keep_raw,
-        mark_users=mark_users(request.marks_from, user),
+        mark_users=User.find_markers(request.marks_from, user),
         marks_required=request.marks_from not in {"", "none"},
         command_uid=user.uid if user else 0,
         labels_from=request.labels_from,

@@ -78,6 +78,32 @@ class User:
             {b"HOME": os.fsencode(known.pw_dir), b"USER": name, b"LOGNAME": name},
         )
 
+    @staticmethod
+    def find_markers(text: str, user: User | None) -> tuple[int, ...]:
+        """Return the uids whose programs may mark executions, -1 for all.
+
+        `text` is as for ``--marks-from``; raises UsageError if it names no user.
+        """
+        if text in {"", "none"}:
+            return (user.uid,) if user and not text else ()
+        if text == "all":
+            return (-1,)
+        found = [user.uid] if user else []
+        for name in filter(None, (part.strip() for part in text.split(","))):
+            try:
+                # int() would take other scripts' digits.
+                found.append(
+                    int(name) if name.isascii() and name.isdigit() else pwd.getpwnam(name)[2]
+                )
+            except KeyError:
+                raise UsageError(
+                    f"--marks-from: there is no user {safe_text(name)}",
+                    "name users of this machine, separated by commas; or all, or none",
+                ) from None
+        if not all(0 <= uid < _NOBODY_AT_ALL for uid in found):
+            raise UsageError("--marks-from: no such number of a user", "name users of this machine")
+        return tuple(sorted({uid for uid in found if uid}))
+
     def run_critpath(self, arguments: Sequence[str]) -> int:
         """Run a verb of critpath as this user, in this directory; return its exit code.
 
@@ -131,40 +157,6 @@ def may_write(directory: int, user: User) -> bool:
     except (OSError, subprocess.SubprocessError):  # such as a user who is not mapped here
         return False
     return done.returncode == 0
-
-
-def mark_users(text: str, user: User | None) -> tuple[int, ...]:
-    """Return the uids whose programs may mark executions, -1 for all.
-
-    Parameters
-    ----------
-    text : str
-        As for ``--marks-from``.
-    user : User or None
-        Who called sudo.
-
-    Raises
-    ------
-    UsageError
-        If there is no such user.
-    """
-    if text in {"", "none"}:
-        return (user.uid,) if user and not text else ()
-    if text == "all":
-        return (-1,)
-    found = [user.uid] if user else []
-    for name in filter(None, (part.strip() for part in text.split(","))):
-        try:
-            # int() would take other scripts' digits.
-            found.append(int(name) if name.isascii() and name.isdigit() else pwd.getpwnam(name)[2])
-        except KeyError:
-            raise UsageError(
-                f"--marks-from: there is no user {safe_text(name)}",
-                "name users of this machine, separated by commas; or all, or none",
-            ) from None
-    if not all(0 <= uid < _NOBODY_AT_ALL for uid in found):
-        raise UsageError("--marks-from: no such number of a user", "name users of this machine")
-    return tuple(sorted({uid for uid in found if uid}))
 
 
 def hand_over_fd(top: int, user: User | None) -> str:

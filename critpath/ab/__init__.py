@@ -6,11 +6,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from critpath.ab.run import (
         AbRequest,
+        Slots,
         TracedSlots,
         add_cause,
         compare_commands,
         judge_again,
-        record_blocks,
     )
 else:
     __getattr__ = hand_on(__name__)

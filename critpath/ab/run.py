@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
-import critpath_record
 from critpath import __version__
 from critpath.ab.effects import machine_summary
 from critpath.ab.judgement import Judge, tail_blocks
@@ -21,10 +20,9 @@ from critpath.errors import CritpathError, UsageError
 from critpath.schema.parameters.ab import EVIDENCE
 from critpath.text import ab as text
 from critpath.units import NS_PER_S, format_ns
-from critpath_record import InheritedState, RecordRequest, Reporter, SlotRunner
 
 if TYPE_CHECKING:
-    from critpath_record import RunResult
+    from contextlib import AbstractContextManager
 
 SLOT_NS: Final = 20_000_000  # technical: shorter commands are executed several times in a slot
 MOST_IN_SLOT: Final = 64  # technical
@@ -89,11 +87,11 @@ def block_order(seed: int, block: int) -> Literal["ABBA", "BAAB"]:
 
 def compare_commands(
     request: AbRequest,
-    inherited: InheritedState,
+    slots: AbstractContextManager[Slots],
     teller: Teller,
     traced: TracedSlots | None = None,
 ) -> AbDocument:
-    """Run blocks until something is shown, or the limits are reached.
+    """Run blocks in `slots` until something is shown, or the limits are reached.
 
     With ``traced`` these run the blocks, after warm-up executions without tracing.
 
@@ -104,41 +102,52 @@ def compare_commands(
     UsageError
         If the time cannot suffice.
     """
-    with SlotRunner.open(
-        inherited,
-        request.commands,
-        prepare=request.prepare,
-        timeout=request.timeout,
-        as_root=request.as_root,
-        show_output=request.show_output,
-        label=request.label,
-    ) as slots:
-        run = _Run(request, slots, teller)
+    with slots as untraced:
+        run = _Run(request, untraced, teller)
         discarded = run.warm_up()
-        if traced is None or discarded is None or slots.interrupted:
+        if traced is None or discarded is None or untraced.interrupted:
             return run.run(discarded)
     return _Run(request, traced, teller).run(discarded)
 
 
-class _Slots(Protocol):
+class _Ended(Protocol):
+    """How an execution ended; times are in ns."""
+
+    @property
+    def exit_code(self) -> int: ...
+
+    @property
+    def executed(self) -> int: ...
+
+    @property
+    def end(self) -> int: ...
+
+    @property
+    def running(self) -> int: ...
+
+
+class Slots(Protocol):
     """Runs blocks of executions."""
 
     @property
-    def interrupted(self) -> bool: ...
+    def interrupted(self) -> bool:
+        """Whether the user asked for an end."""
 
-    def run_block(self, order: Literal["ABBA", "BAAB"], executions: int) -> AbBlock | None: ...
+    def run_block(self, order: Literal["ABBA", "BAAB"], executions: int) -> AbBlock | None:
+        """Run a block; None if the user ended it."""
 
 
 @dataclass
 class TracedSlots:
     """Runs blocks that are recorded, `EVIDENCE.cause_blocks` at a time, one execution a slot.
 
-    Each such part is a pair of recordings below ``place``.
+    Each such part is a pair of recordings below ``place``, which `record` makes: it is told where
+    to, the orders of the blocks, and whom to tell of every execution.
     """
 
     request: AbRequest
     place: Path
-    reporter: Reporter
+    record: Callable[[Path, Sequence[str], Callable[[str, _Ended], None]], None]
     interrupted: bool = False
     parts: list[Path] = field(default_factory=list)
     _ready: list[AbBlock] = field(default_factory=list)
@@ -156,9 +165,9 @@ class TracedSlots:
         first = len(self.parts) * EVIDENCE.cause_blocks
         numbers = range(first, min(first + EVIDENCE.cause_blocks, self.request.max_blocks))
         orders = [block_order(self.request.seed, number) for number in numbers]
-        done: list[RunResult] = []
+        done: list[_Ended] = []
         target = self.place / f"{len(self.parts):03}"
-        record_blocks(self.request, target, self.reporter, orders, lambda _, run: done.append(run))
+        self.record(target, orders, lambda _, run: done.append(run))
         self.parts.append(target)
         self.interrupted = len(done) < 4 * len(orders)
         for i, order in enumerate(orders[: len(done) // 4]):
@@ -177,7 +186,7 @@ class TracedSlots:
 @dataclass
 class _Run:
     request: AbRequest
-    slots: _Slots
+    slots: Slots
     teller: Teller
     looked: float = 0.0
     look_cost: float = 0.0
@@ -324,29 +333,3 @@ def add_cause(document: AbDocument, cause: AbCause | None) -> AbDocument:
         if cause.verdict == "ok":
             document.sentences.append(text.cause_disagrees(cause.verdict))
     return document
-
-
-def record_blocks(
-    request: AbRequest,
-    target: Path,
-    reporter: Reporter,
-    orders: Sequence[str] = (),
-    observe: Callable[[str, RunResult], None] = lambda *_: None,
-) -> None:
-    """Record blocks of both commands, in random order or that of `orders`."""
-    critpath_record.record(
-        RecordRequest(
-            output=target,
-            commands=tuple(tuple(command) for command in request.commands),
-            version=__version__,
-            runs=2 * (len(orders) or EVIDENCE.cause_blocks),
-            prepare=request.prepare,
-            timeout=request.timeout,
-            as_root=request.as_root,
-            order="".join(orders),
-            show_output=request.show_output,
-            profile=request.profile,
-        ),
-        reporter,
-        observe=observe,
-    )

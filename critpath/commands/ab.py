@@ -10,6 +10,7 @@ import secrets
 import shutil
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,8 +28,12 @@ from critpath.commands.sources import check_inputs
 from critpath.errors import CritpathError, UnreadableError, UsageError
 
 if TYPE_CHECKING:
-    from critpath.ab import AbRequest
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
+
+    from critpath.ab import AbRequest, Slots
     from critpath.documents import AbDocument
+    from critpath_record import Reporter, RunResult
 
 
 DOCUMENT: Final = "ab.json"
@@ -220,11 +225,12 @@ def judge(
     """Run blocks, and after an alarm record some for the cause."""
     from critpath.ab import TracedSlots, add_cause, compare_commands  # noqa: PLC0415 - start-up time
     from critpath.commands.record import ProgressReporter  # noqa: PLC0415 - start-up time
-    from critpath.flow import compare_recordings, record_cause  # noqa: PLC0415 - start-up time
+    from critpath.flow import compare_recordings  # noqa: PLC0415 - start-up time
     from critpath.text.ab import cause_unknown  # noqa: PLC0415 - start-up time
 
     lines = _Lines(quiet=quiet, every=request.every_block)
     reporter = ProgressReporter(quiet=True)
+    record = partial(_record_blocks, request, reporter)
     with contextlib.ExitStack() as stack:
         stack.callback(reporter.close)
         place = None if directory is None else directory / _RECORDINGS
@@ -232,10 +238,10 @@ def judge(
         if request.traced:
             _drop_own_threads(inherited)
             kept = stack.enter_context(tempfile.TemporaryDirectory(prefix="critpath-ab-"))
-            traced = TracedSlots(request, place or Path(kept), reporter)
+            traced = TracedSlots(request, place or Path(kept), record)
             traced.place.mkdir(exist_ok=True)
         try:
-            document = compare_commands(request, inherited, lines, traced)
+            document = compare_commands(request, _open_slots(request, inherited), lines, traced)
         finally:
             lines.close()
         if (
@@ -250,12 +256,60 @@ def judge(
                 if traced is not None:
                     return add_cause(document, compare_recordings(traced.parts, request, progress))
                 progress("recording blocks for the cause")
-                return add_cause(document, record_cause(request, place, reporter, progress))
+                kept = stack.enter_context(tempfile.TemporaryDirectory(prefix="critpath-ab-"))
+                target = place or Path(kept) / "recordings"
+                record(target)
+                return add_cause(document, compare_recordings([target], request, progress))
         except CritpathError as error:
             hint(cause_unknown(error.what), quiet=quiet)
         except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the verdict must not be lost for its cause
             hint(cause_unknown(f"{type(error).__name__} {error}"), quiet=quiet)
         return document
+
+
+def _open_slots(request: AbRequest, inherited: Any) -> AbstractContextManager[Slots]:
+    """Return what runs blocks of both commands, without tracing."""
+    from critpath_record import SlotRunner  # noqa: PLC0415 - start-up time
+
+    return SlotRunner.open(
+        inherited,
+        request.commands,
+        prepare=request.prepare,
+        timeout=request.timeout,
+        as_root=request.as_root,
+        show_output=request.show_output,
+        label=request.label,
+    )
+
+
+def _record_blocks(
+    request: AbRequest,
+    reporter: Reporter,
+    target: Path,
+    orders: Sequence[str] = (),
+    observe: Callable[[str, RunResult], None] = lambda *_: None,
+) -> None:
+    """Record blocks of both commands, in random order or that of `orders`."""
+    from critpath import __version__  # noqa: PLC0415 - the version only
+    from critpath.schema.parameters.ab import EVIDENCE  # noqa: PLC0415 - start-up time
+    from critpath_record import RecordRequest, record  # noqa: PLC0415 - start-up time
+
+    record(
+        RecordRequest(
+            output=target,
+            commands=tuple(tuple(command) for command in request.commands),
+            version=__version__,
+            runs=2 * (len(orders) or EVIDENCE.cause_blocks),
+            prepare=request.prepare,
+            timeout=request.timeout,
+            as_root=request.as_root,
+            order="".join(orders),
+            show_output=request.show_output,
+            profile=request.profile,
+        ),
+        reporter,
+        observe=observe,
+    )
 
 
 def _drop_own_threads(inherited: Any) -> None:

@@ -169,20 +169,17 @@ EXECUTIONS: Final = 180  # of all kinds together
 SEED: Final = 1
 PRIORITY: Final = 2  # the workload lowers its own by one, but for `intruder`
 
-# Names are those of critpath_record.workload, which is not imported to show --help.
+# Names are those of critpath.commands.workload, which is not imported to show --help.
 
 
 def why_not() -> str:
     """Return why this machine cannot be recorded here and now, "" if it can."""
     if os.name != "posix" or os.geteuid() != 0:
         return "recording needs root (sudo critpath demo)"
-    from critpath_record import check_machine  # noqa: PLC0415 - start-up time
+    from critpath_record import doctor  # noqa: PLC0415 - start-up time
 
-    found = check_machine(Path.cwd())
-    if found.recorder is not None:
-        return ""
-    fatal = [o for o in (*found.obstacles, *sum(found.recorders.values(), ())) if o.fatal]
-    return f"{fatal[0].what if fatal else 'nothing can record'} (critpath doctor says more)"
+    why = doctor(Path.cwd()).why_not()
+    return why and f"{why} (critpath doctor says more)"
 
 
 def record_both(directory: Path, fault: str, *, quiet: bool) -> tuple[Path, Path]:
@@ -196,12 +193,12 @@ def record_both(directory: Path, fault: str, *, quiet: bool) -> tuple[Path, Path
 
 def explain(fault: str) -> str:
     """Return what was done to the sample, in a sentence."""
-    from critpath_record import WORKLOAD_FAULTS, plan_workload  # noqa: PLC0415 - start-up time
+    from critpath.commands import workload  # noqa: PLC0415 - start-up time
 
-    faulty = sum(bool(f) for _, f in plan_workload(SEED, EXECUTIONS, fault))
+    faulty = sum(bool(f) for _, f in workload.plan(SEED, EXECUTIONS, fault))
     return (
         f"Both were recorded on this machine just now. In the sample {FAULTS[fault]}, in "
-        f"{plural(faulty, 'execution')} of the kind `{WORKLOAD_FAULTS[fault]}`."
+        f"{plural(faulty, 'execution')} of the kind `{workload.FAULTS[fault]}`."
     )
 
 
@@ -232,7 +229,7 @@ def _record(place: Path, options: tuple[str, ...], directory: Path, *, quiet: bo
 
     # -P: a module of the current directory must not take the place of one of Python's.
     command = (
-        *(sys.executable, "-P", "-m", "critpath_record.workload"),
+        *(sys.executable, "-P", "-m", "critpath.commands.workload"),
         *("--seed", str(SEED), "--executions", str(EXECUTIONS)),
         *("--directory", str(directory.absolute()), *options),
     )

@@ -46,16 +46,16 @@ OPTIONS: Final = (
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Look, clean if asked to, and return 0 if a recording can be made here and now."""
-    from critpath_record import check_machine, clean_up, find_leftovers  # noqa: PLC0415 - start-up time
+    from critpath_record import doctor, recover  # noqa: PLC0415 - start-up time
 
     check_inputs(arguments.directories)
     done: list[str] = []
     failures: list[CritpathError] = []
     if arguments.clean:
-        done, failures = clean_up(arguments.directories)
+        done, failures = recover(arguments.directories)
     asking = _listen()
-    found = check_machine(Path.cwd())
-    left = find_leftovers([] if arguments.clean else arguments.directories)
+    found = doctor(Path.cwd())
+    left = found.find_leftovers([] if arguments.clean else arguments.directories)
     document = _document(found, left, done)
     document["marking"] = _find_marking(asking)
     if arguments.json:

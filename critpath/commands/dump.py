@@ -118,7 +118,6 @@ def record_always(arguments: argparse.Namespace, settings: Settings) -> int:
         Flight,
         FlightRequest,
         User,
-        mark_users,
     )
 
     wrong = [name for name in _OTHERS if getattr(arguments, name)]
@@ -162,7 +161,7 @@ def record_always(arguments: argparse.Namespace, settings: Settings) -> int:
         profiles=(str(settings["profile"]), "minimal") if given else PROFILES,
         execution=specification,
         version=critpath.__version__,
-        mark_users=mark_users(arguments.marks_from, user),
+        mark_users=User.find_markers(arguments.marks_from, user),
         marks_required=arguments.marks_from not in {"", "none"},
     )
     quiet = settings["quiet"]

@@ -172,7 +172,7 @@ def _refuse_always_options(settings: Settings) -> None:
 def _record_hosts(arguments: argparse.Namespace, settings: Settings) -> int:
     """Record several hosts over ssh; 125 where one of them failed, whatever the others did."""
     from critpath import __version__  # noqa: PLC0415 - start-up time
-    from critpath_record import RemoteRequest  # noqa: PLC0415 - start-up time
+    from critpath.commands.remote import RemoteRequest  # noqa: PLC0415 - start-up time
 
     _refuse_hosts_options(arguments)
     options = _host_options(arguments, settings)
@@ -245,11 +245,12 @@ def _host_options(arguments: argparse.Namespace, settings: Settings) -> list[str
 
 def _describe_host(directory: Path) -> Iterator[str]:
     """Yield the warnings of a host's recorder, which nobody has read there."""
-    from critpath_record import read_manifest  # noqa: PLC0415 - start-up time
+    os.environ.setdefault(_THREADS, "1")  # as below
+    from critpath.read import Recording  # noqa: PLC0415 - start-up time
 
     name = safe_text(directory.name)
     try:
-        for line in describe_flaws(read_manifest(directory), directory):
+        for line in describe_flaws(Recording(directory).manifest, directory):
             yield f"warning: {name}: {safe_text(line.removeprefix('warning: '))}"
     except CritpathError as error:
         yield f"warning: {name}: {safe_text(error.what)}"

@@ -604,6 +604,12 @@ class Settings:
             sessions=gates.get("sessions") != "off",
         )
 
+    def why_not_record(self, directory: Path) -> str:
+        """Return why this machine may not record into a directory, "" if it may."""
+        from critpath_record import doctor  # noqa: PLC0415 - start-up time
+
+        return doctor(directory).why_not(str(self["recorder"]))
+
     def lines(self) -> list[str]:
         """Return one line per setting, as TOML with the origin as a comment."""
         texts = {name: _as_toml(name, value) for name, value in self.values.items()}

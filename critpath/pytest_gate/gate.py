@@ -158,17 +158,10 @@ class Gate:
 
     def _check_machine(self, settings: Settings) -> None:
         """Skip, or fail, where this machine may not record."""
-        from critpath_record import check_machine  # noqa: PLC0415 - start-up time
-
-        found = check_machine(self.place)
-        wanted = settings["recorder"]
-        names = list(found.recorders) if wanted == "auto" else [wanted]
-        able = [n for n in names if not any(o.fatal for o in found.recorders[n])]
-        fatal = [o for o in found.obstacles if o.fatal]
-        if able and not fatal:
+        refused = settings.why_not_record(self.place)
+        if not refused:
             return
-        refused = fatal or [o for n in names for o in found.recorders[n] if o.fatal][:1]
-        why = safe_text(f"this machine may not record: {'; '.join(o.what for o in refused)}")
+        why = safe_text(f"this machine may not record: {refused}")
         if self.require:
             pytest.fail(f"critpath: {why}\n  critpath doctor says how to mend it", pytrace=False)
         pytest.skip(why)

@@ -19,7 +19,7 @@ WORK = "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done"
 @pytest.fixture
 def programs(tmp_path):
     """Write two programs: one that works, and one that sleeps besides."""
-    if preflight.check_machine(tmp_path).recorder is None:
+    if preflight.doctor(tmp_path).recorder is None:
         pytest.skip("this machine may not record")
     for name, more in (("base", ""), ("slow", "sleep 0.03\n")):
         (tmp_path / name).write_text(f"#!/bin/sh\n{WORK}\n{more}")

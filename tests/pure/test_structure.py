@@ -54,7 +54,7 @@ STAGES: Final[dict[str, set[str]]] = {
     "localize": {"vectors", "cluster", "align", "detect"},
     "explore": {"vectors", "cluster"},
     "signatures": {"store", "known", "read", "timeline"},
-    "ab": {RECORDER},
+    "ab": set(),
     # The rules of verdicts have names; exports are also of vectors, and of a window's graph.
     "report": {"detect", "vectors", "graph"},
 }
@@ -83,11 +83,11 @@ MAY_IMPORT: Final[dict[str, set[str]]] = {
         *("processes", "doors", "stats"),
     },
     # The whole of it: extract, compare, remember, watch.
-    "flow": {*LEAVES, *STAGES, RECORDER, "__init__"},
+    "flow": {*LEAVES, *STAGES, "__init__"},
     # Front ends: they ask for whole answers, and the doors for parts of them.
     "incidents": {*LEAVES, "flow", "read", "report", "store", "__init__"},
     "commands": {*LEAVES, *STAGES, RECORDER, "flow", "incidents", "__init__"},
-    "pytest_gate": {*LEAVES, RECORDER, "commands", "flow", "read", "report", "store", "__init__"},
+    "pytest_gate": {*LEAVES, "commands", "flow", "read", "report", "store", "__init__"},
     "api": {*LEAVES, "commands", "detect", "flow", "report", "store"},
     # Runs in the recorded program, whose interpreter may have nothing of critpath.
     "functions": set(),
@@ -98,15 +98,19 @@ MAY_IMPORT: Final[dict[str, set[str]]] = {
 # Libraries, and the only places that may import them.
 ONLY_IN: Final[dict[str, tuple[str, ...]]] = {
     # What marked programs and recorders agree on.
-    "critpath_marks": ("__init__.py", "critpath_record/", "commands/mark.py"),
+    "critpath_marks": (
+        "__init__.py",
+        "critpath_record/",
+        "commands/mark.py",
+        "commands/workload.py",
+    ),
     "bt2": ("read/babeltrace_child.py",),
-    # The demo's workload is a program of its own, with a command line of its own.
-    "argparse": ("commands/", "critpath_record/workload.py"),
+    "argparse": ("commands/",),
     # Of a bisection git and the user's own build line.
     "subprocess": (
         "critpath_record/",
         "read/babeltrace.py",
-        "commands/bisect.py",
+        *("commands/bisect.py", "commands/remote.py"),
         "pytest_gate/gate.py",
     ),
     # Where it has what a stage needs; for the rest the tests compare with it.
@@ -171,7 +175,6 @@ WIDER: Final = {
     "cluster": 9,
     "detect": 14,
     "graph": 9,
-    RECORDER: 8,
     "report.document": 10,
     "report.exports": 6,
     "report.text": 12,
@@ -341,7 +344,7 @@ def test_nobody_goes_past_a_door():
 def test_stages_ask_in_one_direction():
     """A stage is listed behind those whose doors it goes through, so there is no circle."""
     order = list(STAGES)
-    asked = [(a, b) for a in order for b in STAGES[a] - {RECORDER}]
+    asked = [(a, b) for a in order for b in STAGES[a]]
     assert [(a, b) for a, b in asked if order.index(b) >= order.index(a)] == []
 
 
@@ -866,6 +869,9 @@ def test_stages_do_not_import_slow_libraries_at_the_top():
         ("read/streaming.py", "import bt2", True),
         ("read/streaming.py", "from critpath_record import record", True),
         ("commands/record.py", "from critpath_record import record", False),
+        ("ab/run.py", "from critpath_record import record", True),
+        ("pytest_gate/gate.py", "from critpath_record import doctor", True),
+        ("flow.py", "if TYPE_CHECKING:\n    from critpath_record import Reporter", True),
         ("store/reading.py", "import pickle", True),
         ("cluster/optics.py", "def f():\n    from sklearn.cluster import OPTICS", True),
         ("align/muscle.py", "def f():\n    from Bio import Align", False),

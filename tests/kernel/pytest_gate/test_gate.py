@@ -18,7 +18,7 @@ WORK = "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done"
 
 def test_a_real_program_that_sleeps_since_its_baseline_is_red(pytester, monkeypatch):
     """30 ms in each run; that an equal recording is green needs a quiet machine."""
-    if preflight.check_machine(Path.cwd()).recorder is None:
+    if preflight.doctor(Path.cwd()).recorder is None:
         pytest.skip("this machine may not record")
     # An editable install may build on import, with the tools next to this Python.
     first = str(Path(sys.executable).parent)

@@ -40,7 +40,7 @@ def hostile(guest, tmp_path):
         "execution": "",
         "command": ["$(touch ran)", "; touch ran"],
         "prepare": "touch ran",
-        "recorder": {"name": "os; touch ran", "module": "critpath_record.workload"},
+        "recorder": {"name": "os; touch ran", "module": "critpath.commands.workload"},
         "profile": "../../../../etc/passwd",
         "host": {"name": "$(touch ran)"},
         "warnings": ["\x1b]0;x\x07 `touch ran`"],

@@ -9,8 +9,7 @@ import stat
 import pytest
 
 from critpath import __version__
-from critpath.commands import main
-from critpath_record import remote
+from critpath.commands import main, remote
 
 # Runs what ssh was given after the host's name; from `cut` the line is lost once it records.
 SSH = """#!/bin/sh

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from pure.ab.asked import request_of
 from critpath.ab import run as pipeline_ab
 from critpath.ab.judgement import Judge
 from critpath.ab.run import TracedSlots, block_order, judge_again
+from critpath.commands.ab import _record_blocks
 from critpath.documents import AbBlock, AbPlan
 from critpath.report.document.as_json import load_document, to_json
 from critpath_record.runner import RunResult
@@ -364,17 +366,15 @@ class Said:
         self.looks.append(line)
 
 
-def compared(monkeypatch, slots, **options):
-    opened = lambda *_, **__: contextlib.nullcontext(slots)  # noqa: E731 - one line
-    monkeypatch.setattr(pipeline_ab.SlotRunner, "open", opened)
+def compared(slots, **options):
     said = Said()
     request = request_of(every_block=True, **options)
-    return pipeline_ab.compare_commands(request, None, said), said
+    return pipeline_ab.compare_commands(request, contextlib.nullcontext(slots), said), said
 
 
-def test_the_loop_ends_when_something_is_shown_and_repeats_its_orders(monkeypatch):
+def test_the_loop_ends_when_something_is_shown_and_repeats_its_orders():
     slots = MadeUp(factor=1.2)
-    document, said = compared(monkeypatch, slots)
+    document, said = compared(slots)
     assert (document.verdict, document.stopped_by) == ("slower", "e")
     assert document.slot == 2  # 20 ms of 10 ms executions
     orders = [order for order, _ in slots.asked[1:]]  # after the warm-up, A B B A
@@ -384,17 +384,17 @@ def test_the_loop_ends_when_something_is_shown_and_repeats_its_orders(monkeypatc
     assert re.match(r"block 1, 8 executions, .*: B .*; slower than 2.5 %: E ", said.looks[0])
 
 
-def test_a_clock_that_is_too_coarse_doubles_the_executions_of_a_slot(monkeypatch):
-    document, _ = compared(monkeypatch, MadeUp(equal=True), of="run", max_blocks=1)
+def test_a_clock_that_is_too_coarse_doubles_the_executions_of_a_slot():
+    document, _ = compared(MadeUp(equal=True), of="run", max_blocks=1)
     assert document.slot == 4
-    document, _ = compared(monkeypatch, MadeUp(equal=True), of="time", max_blocks=1)
+    document, _ = compared(MadeUp(equal=True), of="time", max_blocks=1)
     assert document.slot == 2
 
 
 def test_nothing_begins_after_the_time(monkeypatch):
     moments = iter(np.arange(0, 1000, 1.0))
     monkeypatch.setattr(pipeline_ab.time, "monotonic", lambda: float(next(moments)))
-    document, _ = compared(monkeypatch, MadeUp(), time=10.0, slot=1)
+    document, _ = compared(MadeUp(), time=10.0, slot=1)
     assert (document.verdict, document.stopped_by, document.exit) == ("undecided", "time", 3)
 
 
@@ -414,7 +414,7 @@ def recorded(monkeypatch, tmp_path, *, stop=10**6, failing=()):
 
     monkeypatch.setattr("critpath_record.session.record", record)
     request = request_of(traced=True, max_blocks=20)
-    return TracedSlots(request, tmp_path, None), asked
+    return TracedSlots(request, tmp_path, partial(_record_blocks, request, None)), asked
 
 
 def test_recorded_blocks_are_the_seeds_and_their_times_those_of_the_runs(monkeypatch, tmp_path):

@@ -110,7 +110,7 @@ def recorder(monkeypatch, recordings):
     monkeypatch.setattr(flow, "extract_each", from_inside)
     monkeypatch.setattr(
         preflight,
-        "check_machine",
+        "doctor",
         lambda _: preflight.Preflight(
             recorders=state["obstacles"], obstacles=(), host={"free_bytes": 1}
         ),

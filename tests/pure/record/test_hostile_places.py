@@ -247,7 +247,7 @@ def test_a_manifest_names_no_module(tmp_path):
     """Its recorder's name is looked up among those that there are."""
     assert set(RECORDERS) == {"counts", "ftrace", "lttng"}
     (tmp_path / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
-    for number, name in enumerate(("evil", "../evil", "critpath_record.workload", "os")):
+    for number, name in enumerate(("evil", "../evil", "critpath.commands.workload", "os")):
         out = unfinished(tmp_path / f"out{number}", dead_name())
         document = json.loads((out / "critpath.json").read_text())
         document["recorder"] = {"name": name, "format": "evil", "version": "$(touch ran)"}

@@ -19,7 +19,7 @@ from critpath_record.cleanup import remove_leftovers
 from critpath_record.ftrace import marks
 from critpath_record.ftrace.recorder import FtraceRecorder, find_leftovers
 from critpath_record.recorder import RecorderSettings
-from critpath_record.user import User, mark_users
+from critpath_record.user import User
 
 NOBODY, OTHER = 65534, 65533
 
@@ -30,13 +30,13 @@ def silent(message):
 
 def test_whom_marks_are_taken_from():
     user = User(1000, 1000, (1000,), {})
-    assert mark_users("", None) == mark_users("none", user) == ()
-    assert mark_users("", user) == (1000,)
-    assert mark_users("all", user) == (marks.EVERYBODY,)
-    assert mark_users("nobody, 7", user) == (7, 1000, NOBODY)
+    assert User.find_markers("", None) == User.find_markers("none", user) == ()
+    assert User.find_markers("", user) == (1000,)
+    assert User.find_markers("all", user) == (marks.EVERYBODY,)
+    assert User.find_markers("nobody, 7", user) == (7, 1000, NOBODY)
     for wrong in ("no-such-user", "-1", "4294967295", "\u0663"):
         with pytest.raises(UsageError):
-            mark_users(wrong, None)
+            User.find_markers(wrong, None)
 
 
 def test_a_place_that_others_can_change_is_not_used(monkeypatch, tmp_path):

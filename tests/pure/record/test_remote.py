@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 
 from critpath import __version__
-from critpath.commands import main
+from critpath.commands import main, remote
 from critpath.commands import record as verb
+from critpath.commands.remote import RemoteRequest, directory_of, unpack
 from critpath.errors import UsageError
-from critpath_record import remote
-from critpath_record.remote import RemoteRequest, directory_of, unpack
 from tests.played.hosts import MANIFEST, PlayedHost, PlayedNetwork
 from tests.played.processes import Clock
 

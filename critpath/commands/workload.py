@@ -1,6 +1,6 @@
 """A program with several kinds of executions, to record and to see a fault found in.
 
-``python -m critpath_record.workload --seed N --executions N --fault NAME`` runs each kind
+``python -m critpath.commands.workload --seed N --executions N --fault NAME`` runs each kind
 as often as the others, in a random order, marked with `critpath_marks.execution`:
 
 ========== ======================================================================
@@ -57,7 +57,7 @@ _WRITING: Final = 0.012  # seconds, however fast the disk is
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program."""
-    parser = argparse.ArgumentParser(prog="critpath_record.workload", allow_abbrev=False)
+    parser = argparse.ArgumentParser(prog="critpath.commands.workload", allow_abbrev=False)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--executions", type=int, default=120, help="of all kinds together")
     parser.add_argument("--fault", choices=sorted(FAULTS), default=None)

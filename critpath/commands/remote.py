@@ -31,8 +31,7 @@ from typing import IO, Final
 from critpath.errors import CritpathError, UsageError
 from critpath.model.recording import HOSTS, HOSTS_FORMAT
 from critpath.units import plural, safe_text
-from critpath_record.manifests import boot_id
-from critpath_record.output import OutputDirectory
+from critpath_record import OutputDirectory
 
 SAY: Final = "critpath-hosts"
 _SSH: Final = (
@@ -528,6 +527,13 @@ def _fetch(
                 host.wrong = host.wrong or "interrupted"
 
 
+def _read_boot() -> str:
+    """Return by which recordings of this boot are known; "" where nothing tells."""
+    with suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    return ""
+
+
 def _keep(hosts: Sequence[_Host], place: OutputDirectory) -> list[str]:
     """Give what was fetched its name, with the list of hosts; nothing where nothing was."""
     kept = [host for host in hosts if host.fetched]
@@ -538,7 +544,7 @@ def _keep(hosts: Sequence[_Host], place: OutputDirectory) -> list[str]:
         {"name": name, "recording": name, "probes": host.probes}
         for name, host in zip(fetched, kept, strict=True)
     ]
-    document = {"format": HOSTS_FORMAT, "boot_id": boot_id(), "hosts": listed}
+    document = {"format": HOSTS_FORMAT, "boot_id": _read_boot(), "hosts": listed}
     text = json.dumps(document) + "\n"
     (place.write_path / HOSTS).write_text(text, encoding="utf-8")
     place.publish(None)
