@@ -26,9 +26,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from critpath.errors import CritpathError, UsageError
 from critpath.units import plural, safe_text
+from critpath_record.ctf.trace import CtfEventClass, TraceWriter, declare_integer
 from critpath_record.dirfd import open_dir
-from critpath_record.ftrace.ctf_events import CtfEventClass, declare_integer
-from critpath_record.ftrace.ctf_writer import format_metadata, packet_header
 from critpath_record.scripts import split_python
 
 if TYPE_CHECKING:
@@ -309,40 +308,36 @@ def _write_all(directory: Path, found: _Found, span: tuple[int, int]) -> tuple[s
     import numpy as np  # noqa: PLC0415 - nothing has it while a recording is made
 
     place = directory / "trace" / "functions"
-    events = odd = 0
+    read = written = 0
     used: set[int] = set()
+
+    def pack(stream: Any, table: Any) -> Iterator[tuple[int, int, list[bytes]]]:
+        nonlocal read, written
+        last = span[0]
+        for rows in _read_events(stream):
+            if read >= _MOST_EVENTS:
+                found.left_out += 1
+                return
+            kept, last = _select(rows, table, last, span[1])
+            read += len(rows)
+            written += len(kept)
+            if len(kept):
+                used.update(np.unique(kept["code"] >> 1).tolist())
+                yield int(kept["time"][0]), last, [_pack(kept)]
+
     if found.slots:
         place.mkdir(mode=0o700)
-        identity = uuid.uuid4()
         clock, epoch = _find_clock(directory)
         classes = [
             CtfEventClass(f"critpath_function_{name}", number, _CODE)
             for number, name in enumerate(("entry", "exit"))
         ]
         environment = {"hostname": os.uname().nodename, "domain": "kernel"}
-        text = format_metadata(
-            classes, identity=identity, clock=clock, epoch=epoch, environment=environment
-        )
-        (place / "metadata").write_text(text, encoding="utf-8")
+        writer = TraceWriter(place, classes, clock=clock, epoch=epoch, environment=environment)
         for number, (pid, name) in enumerate(found.slots):
             table = _code_table(found.codes.get(pid, {}))
-            header = packet_header(identity, number)
-            with (
-                _open(found.descriptor, name) as stream,
-                (place / f"functions_{number}").open("wb") as out,
-            ):
-                last, written = span[0], 0
-                for rows in _read_events(stream):
-                    if events >= _MOST_EVENTS:
-                        found.left_out += 1
-                        break
-                    kept, last = _select(rows, table, last, span[1])
-                    events += len(rows)
-                    odd += len(rows) - len(kept)
-                    if len(kept):
-                        out.write(_pack(kept, header, written))
-                        written += 1
-                        used.update(np.unique(kept["code"] >> 1).tolist())
+            with _open(found.descriptor, name) as stream:
+                writer.write_stream(f"functions_{number}", number, pack(stream, table))
     listed = [
         {"number": number, "module": module, "name": name, "file": file, "line": line}
         | ({"project": True} if project else {})
@@ -352,7 +347,7 @@ def _write_all(directory: Path, found: _Found, span: tuple[int, int]) -> tuple[s
     ]
     content = {
         "format": FORMAT,
-        "events": events - odd,
+        "events": written,
         "lost": found.lost,
         "event_ns": round(sorted(found.costs)[len(found.costs) // 2], 1) if found.costs else None,
         "functions": listed,
@@ -443,8 +438,8 @@ def _select(rows: Any, table: Any, last: int, end: int) -> tuple[Any, int]:
     return chosen, int(chosen["time"][-1]) if len(chosen) else last
 
 
-def _pack(rows: Any, header: bytes, sequence: int) -> bytes:
-    """Return a packet of events, each with its full time and its thread."""
+def _pack(rows: Any) -> bytes:
+    """Return a packet's events, each with its full time and its thread."""
     import numpy as np  # noqa: PLC0415 - as above
 
     packed = np.zeros(
@@ -457,7 +452,4 @@ def _pack(rows: Any, header: bytes, sequence: int) -> bytes:
     packed["mark"] = 0x1F
     packed["id"] = rows["code"] & 1
     packed["time"], packed["tid"], packed["code"] = rows["time"], rows["tid"], rows["code"] >> 1
-    body = packed.tobytes()
-    bits = 8 * (len(header) + 52 + len(body))
-    first, last = int(rows["time"][0]), int(rows["time"][-1])
-    return header + struct.pack("<6QI", first, last, bits, bits, sequence, 0, 0) + body
+    return packed.tobytes()

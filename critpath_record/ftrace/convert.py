@@ -28,30 +28,16 @@ from critpath.errors import CritpathError
 from critpath.model import CpuLoss, Gap
 from critpath.units import plural
 from critpath_record.budget.gaps import BASE, JOURNAL, last_time, read_journal
+from critpath_record.ctf.beside import gap_classes, label_class, pack_gaps, pack_labels
+from critpath_record.ctf.statedump import Row, ThreadState, pack_statedump, statedump_classes
+from critpath_record.ctf.trace import COMPACT_IDS, CtfEventClass, TraceWriter, declare_integer
 from critpath_record.ftrace import _pages
 from critpath_record.ftrace.ctf_events import (
     FORK_BESIDE,
-    CtfEventClass,
     Step,
     compile_event,
     compile_programs,
-    declare_integer,
     make_names_unique,
-)
-from critpath_record.ftrace.ctf_writer import (
-    COMPACT_IDS,
-    RawRecording,
-    ThreadState,
-    format_metadata,
-    gap_classes,
-    gap_packets,
-    label_class,
-    label_packets,
-    packet_header,
-    read_raw,
-    read_stats,
-    statedump_classes,
-    statedump_packet,
 )
 from critpath_record.ftrace.formats import (
     EventFormat,
@@ -62,8 +48,9 @@ from critpath_record.ftrace.formats import (
 )
 from critpath_record.ftrace.gate import LAYERS, is_under_budget
 from critpath_record.ftrace.hands import BEAT, find_missing_beats
-from critpath_record.ftrace.raw import MARKS
+from critpath_record.ftrace.raw import MARKS, RawRecording, read_raw, read_stats
 from critpath_record.ftrace.received import FILE as LABELS
+from critpath_record.ftrace.received import read_labels
 
 # Of uuid5: a trace's identity follows from its session, so that converting twice gives
 # the same bytes.
@@ -196,7 +183,9 @@ class _Conversion:
     def __init__(self, raw: RawRecording, report: Callable[[str], None]) -> None:
         self.raw, self._report = raw, report
         self.layout = _read_layout(raw)
-        dump = statedump_classes(0, raw) if raw.threads else {}
+        dump: dict[str, CtfEventClass] = {}
+        if raw.threads:
+            dump = statedump_classes(0, raw.cgroups, raw.sockets, raw.descriptors)
         self.events = _read_events(raw.directory / "formats", len(dump) + 1)
         self.dump = dump
         current = CtfEventClass(
@@ -237,32 +226,47 @@ class _Conversion:
         )
         environment = _environment(raw)
         clock = uuid.uuid5(_SPACE, f"{raw.host.get('name', '')} {raw.epoch}")
-        text = format_metadata(
+        writer = TraceWriter(
+            directory,
             self.classes,
             identity=self.identity,
             clock=clock,
             epoch=raw.epoch,
             environment=environment,
         )
-        (directory / "metadata").write_text(text, encoding="utf-8")
         also = gathering_programs(self.events.fork, self.events.newtask, self.events.beat)
         scanned = self._each(lambda cpu: self._scan(cpu, *also))
         end = raw.end or self._find_end(scanned)
         beside = resolve_forks([s.gathered for s in scanned], raw.threads, raw.threads_end)
         parts = dict(zip(raw.cpus, zip(scanned, beside, strict=True), strict=True))
-        events = sum(self._each(lambda cpu: self._convert(directory, cpu, end, *parts[cpu])))
+        decoder = self.marks_decoder if self.layers else self.decoder
+
+        def convert_cpu(cpu: int) -> int:
+            scan, forks = parts[cpu]
+            file, number = raw.directory / f"cpu{cpu}", raw.cpus.index(cpu)
+            return self._write_pages(
+                writer, file, f"kernel_{cpu}", number, decoder, end, scan, forks
+            )
+
+        events = sum(self._each(convert_cpu))
         if self.dump:
-            header = packet_header(self.identity, len(raw.cpus))
-            packet = statedump_packet(raw, self.dump, header, count=len(self.classes))
-            with (directory / "statedump_0").open("wb") as stream:
-                stream.writelines(packet)
-            rows = (raw.threads, raw.cgroups, raw.sockets, raw.descriptors)
-            events += sum(map(len, rows)) + 2
-        events += self._convert_labels(directory, end)
-        marked = self._convert_marks(directory, end)
-        marked += self._convert_layers(directory, end)
+            rows: list[Row] = [*raw.sockets, *raw.descriptors]
+            packet = pack_statedump(writer, self.dump, raw.threads, raw.cgroups, rows)
+            events += writer.write_stream("statedump_0", len(raw.cpus), [packet])
+        # Streams are numbered: those of the cpus, the statedump, marks, labels, layers and gaps.
+        after = 2 * len(raw.cpus) + 1
+        if self.labels in self.classes:
+            found = read_labels(raw.directory / LABELS)
+            packets = pack_labels(writer, self.labels.id, found, (raw.begin, end))
+            events += writer.write_stream("labels_0", after, packets)
+        marked = self._convert_marks(writer, end)
+        marked += self._convert_layers(writer, end)
         events += sum(s.events for _, s in marked)
-        events += self._convert_gaps(directory, end)
+        if self.gap_classes:
+            gaps = read_journal(raw.directory / JOURNAL, raw.begin, end)
+            packets = pack_gaps(writer, self.gap_classes, gaps)
+            number = after + 1 + len(self.layers) * len(raw.cpus)
+            events += writer.write_stream("gaps_0", number, packets)
         warnings = [w for s in scanned for w in s.warnings]
         beyond = "a layer" if self.layers else "marks of other users"
         warnings += [f"{beyond}: {w}" for _, s in marked for w in s.warnings]
@@ -350,87 +354,63 @@ class _Conversion:
         loss = place_losses(cpu, missed, damaged, events + unknown + short, stats)
         return _CpuScan(events, last, gathered, loss, (*warnings, *loss.warnings))
 
-    def _convert_marks(self, directory: Path, end: int) -> list[tuple[int, _CpuScan]]:
+    def _convert_marks(self, writer: TraceWriter, end: int) -> list[tuple[int, _CpuScan]]:
         """Write the streams of other users' marks; return the cpus that have any or lost some."""
-        place = self.raw.directory / MARKS
-        first = len(self.raw.cpus) + 1
-        return self._convert_beside(place, directory, "marks", first, end, self.marks_decoder)
+        place, first = self.raw.directory / MARKS, len(self.raw.cpus) + 1
+        return self._convert_beside(writer, place, "marks", first, end, self.marks_decoder)
 
-    def _convert_layers(self, directory: Path, end: int) -> list[tuple[int, _CpuScan]]:
+    def _convert_layers(self, writer: TraceWriter, end: int) -> list[tuple[int, _CpuScan]]:
         """Write the streams of the layers of a recording under a budget."""
         found = []
         for number, name in enumerate(self.layers):
             place = self.raw.directory / LAYERS / name
-            # After those of the cpus, the statedump, marks and labels.
             first = (2 + number) * len(self.raw.cpus) + 2
             # Switches are of one layer: only of that it can be told who should be current.
             decoder = self.decoder if name == BASE else self.marks_decoder
-            found += self._convert_beside(place, directory, name, first, end, decoder)
+            found += self._convert_beside(writer, place, name, first, end, decoder)
         return found
 
     def _convert_beside(
-        self, place: Path, directory: Path, name: str, first: int, end: int, decoder: _pages.Pages
+        self,
+        writer: TraceWriter,
+        place: Path,
+        name: str,
+        first: int,
+        end: int,
+        decoder: _pages.Pages,
     ) -> list[tuple[int, _CpuScan]]:
         """Write streams of pages from buffers beside those of the kernel's own streams."""
         stats = read_stats(place / "stats.json") or {}
         found = []
-        span = self.raw.begin, max(self.raw.begin, end)
-        for number, cpu in enumerate(self.raw.cpus):
+        for number, cpu in enumerate(self.raw.cpus, first):
             file = place / f"cpu{cpu}"
             if not file.is_file():
                 continue
             scanned = self._scan_file(file, cpu, stats.get(cpu), gathering_programs(None, None))
-            if not scanned.events and not scanned.loss.events:
-                continue
-            header = packet_header(self.identity, first + number)
-            with (
-                _map_pages(file) as data,
-                memoryview(data) as view,
-                (directory / f"{name}_{cpu}").open("wb", buffering=0) as stream,
-            ):
-                places = scanned.loss.places
-                decoder.write(view, stream.fileno(), header, cpu, span, places, memoryview(b""))
-            found.append((cpu, scanned))
+            if scanned.events or scanned.loss.events:
+                self._write_pages(writer, file, f"{name}_{cpu}", number, decoder, end, scanned)
+                found.append((cpu, scanned))
         return found
 
-    def _convert_gaps(self, directory: Path, end: int) -> int:
-        """Write the stream that says when gates were closed; return its number of events."""
-        if not self.gap_classes:
-            return 0
-        gaps = read_journal(self.raw.directory / JOURNAL, self.raw.begin, end)
-        header = packet_header(self.identity, (2 + len(self.layers)) * len(self.raw.cpus) + 2)
-        with (directory / "gaps_0").open("wb") as stream:
-            stream.writelines(gap_packets(gaps, self.gap_classes, header, count=len(self.classes)))
-        return 2 * len(gaps)
-
-    def _convert_labels(self, directory: Path, end: int) -> int:
-        """Write the stream of messages' labels, if there are any; return how many."""
-        if self.labels not in self.classes:
-            return 0
-        # After those of the cpus, of the statedump and of marks.
-        header = packet_header(self.identity, 2 * len(self.raw.cpus) + 1)
-        packets = label_packets(
-            *(self.raw.directory / LABELS, self.labels.id, header, (self.raw.begin, end)),
-            count=len(self.classes),
-        )
-        events = 0
-        for number, packet in packets:
-            with (directory / "labels_0").open("ab") as stream:
-                stream.write(packet)
-            events += number
-        return events
-
-    def _convert(
-        self, directory: Path, cpu: int, end: int, scanned: _CpuScan, beside: bytearray
+    def _write_pages(
+        self,
+        writer: TraceWriter,
+        file: Path,
+        name: str,
+        number: int,
+        decoder: _pages.Pages,
+        end: int,
+        scanned: _CpuScan,
+        beside: bytes | bytearray = b"",
     ) -> int:
-        header = packet_header(self.identity, self.raw.cpus.index(cpu))
+        """Write the stream of one buffer's pages; return how many events."""
+        cpu, header = int(file.name.removeprefix("cpu")), writer.pack_header(number)
+        span = self.raw.begin, max(self.raw.begin, end)
         with (
-            _map_pages(self.raw.directory / f"cpu{cpu}") as data,
+            _map_pages(file) as data,
             memoryview(data) as view,
-            (directory / f"kernel_{cpu}").open("wb", buffering=0) as stream,
+            (writer.place / name).open("wb", buffering=0) as stream,
         ):
-            span = self.raw.begin, max(self.raw.begin, end)
-            decoder = self.marks_decoder if self.layers else self.decoder
             return decoder.write(
                 view, stream.fileno(), header, cpu, span, scanned.loss.places, memoryview(beside)
             )

@@ -8,10 +8,16 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
+from critpath_record.ctf.trace import (
+    SOCKADDR,
+    CtfEventClass,
+    declare_address,
+    declare_characters,
+    declare_integer,
+)
 from critpath_record.ftrace.events import (
     DROPPED,
     MAX_RT_PRIO,
@@ -61,7 +67,6 @@ _ELEMENT: Final = {
     **dict.fromkeys(("u64", "s64", "__u64", "__s64", "long long", "unsigned long long"), 8),
 }
 _TEXT: Final = {"char", "const char"}
-_SOCKADDR: Final = 28  # bytes of a sockaddr_in6
 _ADDRESSES: Final = frozenset(("saddr", "daddr", "saddr_v6", "daddr_v6"))  # arrays of bytes
 # System calls' arguments are recorded as machine words, whatever they are.
 _NARROW: Final = {
@@ -70,69 +75,6 @@ _NARROW: Final = {
     "__s32": (4, True),
     "umode_t": (2, False),
 }
-
-
-@dataclass(frozen=True)
-class CtfEventClass:
-    """An event as the trace has it.
-
-    Attributes
-    ----------
-    name : str
-        LTTng's.
-    id : int
-    fields : tuple of str
-        TSDL declarations.
-    number : int
-        ftrace's ID.
-    need : int
-        Bytes that a record of it must have.
-    steps : tuple of (int, int, int, int)
-    """
-
-    name: str
-    id: int
-    fields: tuple[str, ...]
-    number: int = -1
-    need: int = 0
-    steps: tuple[tuple[int, int, int, int], ...] = ()
-
-
-def declare_integer(
-    name: str, size: int, *, signed: bool, base: int = 10, suffix: str = "", order: str = ""
-) -> str:
-    """Return the TSDL declaration of an integer of `size` bytes, or of an array of them.
-
-    LTTng's leading underscore is added to `name`; `suffix` follows it, e.g. ``[ 4 ]``; `order`
-    is ``be`` for what has its most significant byte first.
-    """
-    order = f" byte_order = {order};" if order else ""
-    return (
-        f"integer {{ size = {8 * size}; align = 8; signed = {int(signed)}; encoding = none;"
-        f" base = {base};{order} }} _{name}{suffix};"
-    )
-
-
-def declare_address(name: str, size: int) -> list[str]:
-    """Return the declarations of an internet address: one number, of 16 bytes two halves.
-
-    A ``sockaddr_in6`` has both, and what it is of its family is right.
-    """
-    if size == _SOCKADDR:
-        before = [declare_integer(f"{name}_{of}", 2, signed=False) for of in ("family", "port")]
-        after = declare_integer(f"{name}_scope", 4, signed=False)
-        return [*before, *declare_address(name, 4), *declare_address(f"{name}_v6", 16), after]
-    names = [name] if size == 4 else [f"{name}_high", f"{name}_low"]
-    each = size // len(names)
-    return [declare_integer(n, each, signed=False, base=16, order="be") for n in names]
-
-
-def declare_characters(name: str, count: int) -> str:
-    """Return the TSDL declaration of text of a fixed length, as LTTng writes it."""
-    return (
-        "integer { size = 8; align = 8; signed = 1; encoding = UTF8; base = 10; }"
-        f" _{name}[{count}];"
-    )
 
 
 class _Compiler:
@@ -213,7 +155,7 @@ class _Compiler:
     def _add_array(self, field: FormatField, name: str) -> None:
         if field.type in _TEXT:
             self.fields.append(declare_characters(name, field.size))
-        elif name in _ADDRESSES and field.size in {4, 16, _SOCKADDR}:
+        elif name in _ADDRESSES and field.size in {4, 16, SOCKADDR}:
             self.fields += declare_address(name, field.size)
         else:
             count = int(field.array) if field.array and field.array.isdecimal() else 0

@@ -19,11 +19,23 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from critpath.errors import CritpathError, UnreadableError
+from critpath.model import Gap
+from critpath_record.ctf.statedump import (
+    Cgroup,
+    Descriptor,
+    Socket,
+    ThreadState,
+    make_cgroup,
+    make_descriptor,
+    make_socket,
+    make_thread,
+)
 from critpath_record.ftrace.tracefs import Instance
 
 RAW: Final = "raw"
@@ -116,12 +128,11 @@ def read_description(raw: Path) -> dict[str, Any]:
         document = json.loads(place.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise UnreadableError(
-            f"{place} cannot be read: {error}", "record again: nothing can be made of this"
+            f"{place}: cannot be read: {error}", "record again: nothing can be made of this"
         ) from None
     if not isinstance(document, dict) or document.get("format") != RAW_FORMAT:
         raise UnreadableError(
-            f"{place} is not of the format {RAW_FORMAT}",
-            "use the version of critpath that recorded it",
+            f"{place}: is not {RAW_FORMAT}", "use the version of critpath that recorded it"
         )
     return document
 
@@ -158,3 +169,143 @@ def discard_raw(directory: Path, *, keep: bool = False) -> None:
     for _ in range(2):  # what one call refused may go with the next
         with contextlib.suppress(OSError):  # of a directory that cannot be closed
             shutil.rmtree(gone, ignore_errors=True)
+
+
+# Reading it back, to make a trace of it
+
+
+_LARGEST_PAGE: Final = 1 << 27
+_MOST: Final = (1 << 63) - 1
+_Row = TypeVar("_Row", ThreadState, Cgroup, Socket, Descriptor)
+_Named = TypeVar("_Named", Socket, Descriptor)
+
+
+@dataclass(frozen=True)
+class RawRecording:
+    """A raw directory without its pages."""
+
+    directory: Path
+    session: str
+    epoch: int  # offset from the trace's clock to the Unix epoch (ns)
+    page_bytes: int
+    cpus: tuple[int, ...]
+    begin: int  # ns
+    end: int  # ns; 0 if the recorder was killed
+    host: Mapping[str, Any]
+    recorder: Mapping[str, Any]
+    threads: tuple[ThreadState, ...]  # at the start
+    threads_end: tuple[ThreadState, ...]
+    stats: Mapping[int, Mapping[str, int]] | None  # None if they were not written
+    cgroups: tuple[Cgroup, ...] = ()  # at the start
+    sockets: tuple[Socket, ...] = ()  # at the start, then at the end, as the next
+    descriptors: tuple[Descriptor, ...] = ()
+    gaps: tuple[Gap, ...] = ()  # what the recorder noticed itself
+    beats: Mapping[int, int] = field(default_factory=dict)  # by cpu, where they were counted
+
+
+def _broken(file: Path, what: str) -> CritpathError:
+    return CritpathError(f"{file}: {what}", "convert a raw directory of `critpath record`")
+
+
+def _load(file: Path) -> Any:
+    try:
+        return json.loads(file.read_bytes())
+    except OSError as error:
+        raise _broken(file, error.strerror or "cannot be read") from error
+    except (ValueError, RecursionError) as error:
+        raise _broken(file, "is not JSON") from error
+
+
+def _read_integer(file: Path, of: Mapping[str, Any], name: str, *, low: int = 0) -> int:
+    value = of.get(name)
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= _MOST:
+        raise _broken(file, f"{name!r} is not a number as it should be")
+    return value
+
+
+def _mapping(of: Any) -> Mapping[str, Any]:
+    return of if isinstance(of, dict) else {}
+
+
+def _read_rows(file: Path, make: Callable[[Any], _Row | None]) -> tuple[_Row, ...]:
+    """Read rows in order of time; a file that is damaged or missing has none."""
+    try:
+        rows = _load(file) if file.exists() else []
+    except CritpathError:
+        return ()
+    made = [make(row) for row in (rows if isinstance(rows, list) else [])]
+    if None in made:
+        raise _broken(file, "has a row that is malformed")
+    return tuple(sorted((row for row in made if row is not None), key=lambda row: row.time))
+
+
+def _read_both(
+    directory: Path, name: str, make: Callable[[Any], _Named | None], end: int
+) -> tuple[_Named, ...]:
+    """Read what was there at the start, and at the end, which is not after the recording."""
+    found: list[_Named] = []
+    for last in (False, True):
+        of = _read_rows(directory / f"{name}{AT_END * last}.json", make)
+        found += (replace(row, time=min(row.time, end or row.time), last=last) for row in of)
+    return tuple(found)
+
+
+def read_stats(file: Path) -> Mapping[int, Mapping[str, int]] | None:
+    """Read the kernel's counts by cpu; None if they were not written."""
+    if not file.exists():
+        return None
+    try:
+        counted = _load(file)
+    except CritpathError:
+        return None
+    return {
+        int(cpu): {str(k): v for k, v in _mapping(of).items() if isinstance(v, int) and v >= 0}
+        for cpu, of in _mapping(counted).items()
+        if cpu.isdecimal()
+    }
+
+
+def _read_gaps(rows: Any) -> Iterator[Gap]:
+    """Yield what the recorder noticed; what is malformed is left out."""
+    for row in rows if isinstance(rows, list) else ():
+        with contextlib.suppress(KeyError, TypeError, ValueError):
+            begin, end, cpu = (int(row[key]) for key in ("begin", "end", "cpu"))
+            yield Gap(begin, end, cpu, str(row["what"]))
+
+
+def read_raw(directory: Path) -> RawRecording:
+    """Read a raw directory's descriptions; raises CritpathError if ``raw.json`` is unusable."""
+    file = directory / _DOCUMENT
+    about = read_description(directory)
+    if about.get("clock") != "mono":
+        raise _broken(file, "the clock is not mono")
+    cpus = about.get("cpus")
+    if not isinstance(cpus, list) or not all(isinstance(c, int) and 0 <= c < 1 << 16 for c in cpus):
+        raise _broken(file, "'cpus' is not a list of numbers")
+    page_bytes = _read_integer(file, about, "page_bytes", low=64)
+    if page_bytes > _LARGEST_PAGE:
+        raise _broken(file, "'page_bytes' is not a size of pages")
+    end = _read_integer(file, about, "end") if about.get("end") else 0
+    return RawRecording(
+        directory=directory,
+        session=str(about.get("session", "")),
+        epoch=_read_integer(file, about, "epoch", low=-_MOST),
+        page_bytes=page_bytes,
+        cpus=tuple(dict.fromkeys(cpus)),
+        begin=_read_integer(file, about, "begin"),
+        end=end,
+        host=_mapping(about.get("host")),
+        recorder=_mapping(about.get("recorder")),
+        threads=_read_rows(directory / "statedump.json", make_thread),
+        threads_end=_read_rows(directory / f"statedump{AT_END}.json", make_thread),
+        cgroups=_read_rows(directory / "cgroups.json", make_cgroup),
+        sockets=_read_both(directory, "sockets", make_socket, end),
+        descriptors=_read_both(directory, "descriptors", make_descriptor, end),
+        stats=read_stats(directory / "stats.json"),
+        gaps=tuple(_read_gaps(about.get("gaps"))),
+        beats={
+            int(cpu): count
+            for cpu, count in _mapping(about.get("beats")).items()
+            if cpu.isdecimal() and isinstance(count, int)
+        },
+    )

@@ -29,10 +29,10 @@ from critpath_marks.channels import RECORDER
 from critpath_marks.sessions import new_session_name, owner_of
 from critpath_record.budget.gaps import BASE, JOURNAL, SELECTED, finish_gaps, last_time
 from critpath_record.budget.gaps import FILE as GAPS
+from critpath_record.ctf.statedump import write_sockets
 from critpath_record.dirfd import path_for_children
 from critpath_record.ftrace import raw as raws
 from critpath_record.ftrace.budget import UnderBudget, is_under_budget, read_summary
-from critpath_record.ftrace.ctf_writer import write_sockets
 from critpath_record.ftrace.drain import online_cpus
 from critpath_record.identity import is_dead_session
 from critpath_record.lttng import program

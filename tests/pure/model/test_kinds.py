@@ -55,7 +55,9 @@ def build_script():
     ids=lambda of: of.__name__,
 )
 def test_the_build_writes_the_numbers_that_python_has(of):
-    place = of.__module__.removeprefix("critpath.").replace(".", "/") + ".py"
+    house, _, rest = of.__module__.partition(".")
+    beside = "" if house == PACKAGE.name else f"../{house}/"
+    place = f"{beside}{rest.replace('.', '/')}.py"
     script = build_script()
     members = script.read_members(read(PACKAGE / place), of.__name__)
     assert members == {name: int(value) for name, value in vars(of).items() if name.isupper()}

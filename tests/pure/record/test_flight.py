@@ -42,7 +42,7 @@ from critpath_record.flight.pages import HEAD, cut, cut_page, is_empty
 from critpath_record.flight.service import Refusals
 from critpath_record.flight.state import prepare_directory
 from critpath_record.ftrace._pages import list_records
-from critpath_record.ftrace.ctf_writer import read_stats
+from critpath_record.ftrace.raw import read_stats
 
 # Conditions
 

@@ -216,7 +216,7 @@ def test_a_cpu_without_pages_is_no_error(raw, rows, tmp_path):
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("raw.json", "{", "raw.json: is not JSON"),
+        ("raw.json", "{", "raw.json: cannot be read"),
         ("raw.json", '{"format": "critpath/raw/9"}', "raw.json: is not critpath/raw/1"),
         (
             "formats/sched.sched_switch",
@@ -280,7 +280,7 @@ def test_what_fails_half_way_leaves_nothing(raw, tmp_path, monkeypatch):
 
     # What a conversion that was killed left is in nobody's way.
     (tmp_path / ".trace.converting" / "kernel").mkdir(parents=True)
-    monkeypatch.setattr(module, "statedump_packet", full)
+    monkeypatch.setattr(module, "pack_statedump", full)
     with pytest.raises(CritpathError, match="No space left"):
         convert(raw, tmp_path / "trace", quiet)
     assert [path.name for path in tmp_path.iterdir()] == ["raw"]

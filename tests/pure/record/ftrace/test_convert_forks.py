@@ -6,8 +6,8 @@ import struct
 
 import pytest
 
+from critpath_record.ctf.statedump import ThreadState
 from critpath_record.ftrace.convert import CLONE_NEWPID, CLONE_THREAD, resolve_forks
-from critpath_record.ftrace.ctf_writer import ThreadState
 
 FIRST, INNER = 4026531836, 4026532000
 

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from critpath_record.ctf.trace import CtfEventClass
 from critpath_record.ftrace._pages import Pages
-from critpath_record.ftrace.ctf_events import CtfEventClass, Step, compile_programs
+from critpath_record.ftrace.ctf_events import Step, compile_programs
 
 TWIN = Path(__file__).resolve().parents[4] / "tests" / "oracle" / "ring_pages.py"
 DATA = 240

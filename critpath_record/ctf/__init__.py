@@ -1,0 +1,1 @@
+"""What a recorder knows -> a trace as LTTng writes it."""
