@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import copy
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from critpath import __version__
 from critpath.commands.declared import Options, SubVerb
@@ -18,6 +19,8 @@ from critpath.errors import UsageError
 
 class Parser(argparse.ArgumentParser):
     """argparse whose errors are `UsageError`, and that leaves a command's arguments alone."""
+
+    everyday = ""  # title of the options that --help shows; --help-all has the others, too
 
     def parse_known_args(  # type: ignore[override]  # the overloads are of typing only
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
@@ -73,6 +76,29 @@ class Parser(argparse.ArgumentParser):
             return 0
         return 1 if found.nargs is None else found.nargs if isinstance(found.nargs, int) else 0
 
+    def format_help(self) -> str:
+        """Return what is needed every day, in one screen, where a verb says what that is."""
+        if not self.everyday:
+            return super().format_help()
+        formatter = _Screen(self.prog)
+        operands = [a for a in self._actions if not a.option_strings]
+        shown = " ".join(str(a.metavar) for a in operands)
+        formatter.add_usage(f"%(prog)s [OPTION...] {shown}", [], [])
+        formatter.add_text(self.description)
+        formatter.add_arguments(_shorten(operands))
+        for group in self._action_groups[2:]:
+            if group.title == self.everyday:
+                formatter.start_section(self.everyday)
+                formatter.add_arguments(_shorten(group._group_actions))  # noqa: SLF001 - as below
+                formatter.end_section()
+        formatter.start_section(f"{self.prog} --help-all says more of these, and of")
+        for group in self._action_groups[2:]:
+            if group.title != self.everyday:
+                names = ", ".join(map(_long_name, group._group_actions))  # noqa: SLF001 - as below
+                formatter.add_argument(argparse.Action([str(group.title)], "", 0, help=names))
+        formatter.end_section()
+        return formatter.format_help()
+
     def error(self, message: str) -> NoReturn:
         """Raise instead of printing usage and leaving."""
         choice = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
@@ -84,6 +110,39 @@ class Parser(argparse.ArgumentParser):
             near = difflib.get_close_matches(choice[1], known, n=1)
             do = "".join(f"did you mean {name}? " for name in near) + do
         raise UsageError(message.replace("\n", " "), do)
+
+
+class _Screen(argparse.HelpFormatter):
+    """Help whose names of options are not broken at a hyphen."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        import textwrap  # noqa: PLC0415 - start-up time
+
+        return textwrap.wrap(text, width, break_on_hyphens=False)
+
+
+class _ShowAll(argparse.Action):
+    """Print all options, also those that are rarely needed."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        """Print, and leave."""
+        if isinstance(parser, Parser):
+            parser.everyday = ""
+        parser.print_help()
+        parser.exit()
+
+
+_SHORT: Final = 105  # letters of an option's help in one screen
+
+
+def _shorten(actions: Iterable[argparse.Action]) -> list[argparse.Action]:
+    """Return options with the first part of their help, which says what they are for."""
+    shorter = [copy.copy(action) for action in actions]
+    for action in shorter:
+        action.help = (action.help or "").partition("; ")[0]
+        if len(action.help) > _SHORT:
+            action.help = f"{action.help[:_SHORT].rpartition(' ')[0]} ..."
+    return shorter
 
 
 def build_parser(
@@ -161,22 +220,30 @@ class Verb:
         )
 
 
-def _group_options(parser: argparse.ArgumentParser, groups: Mapping[str, Sequence[str]]) -> None:
+def _group_options(parser: Parser, groups: Mapping[str, Sequence[str]]) -> None:
     """Sort a verb's options into groups of its help; the last has what the others do not name."""
     if not groups:
         return
     titles = list(groups)
+    parser.everyday = titles[0]
+    parser.add_argument(
+        "--help-all", action=_ShowAll, nargs=0, dest="help", help="show all options"
+    )
     place = {name: title for title, names in groups.items() for name in names}
     known = parser._optionals._group_actions  # noqa: SLF001 - argparse sorts none by itself
-    rest = [action for action in known if "--help" not in action.option_strings]
+    rest = [action for action in known if action.dest != "help"]
     for title in titles:
         group = parser.add_argument_group(title)
         for action in rest:
-            first = next(name for name in action.option_strings[::-1] if name.startswith("--"))
-            name = action.option_strings[0] if first.startswith("--no-") else first
-            if place.get(name.removeprefix("--"), titles[-1]) == title:
+            if place.get(_long_name(action).removeprefix("--"), titles[-1]) == title:
                 group._group_actions.append(action)  # noqa: SLF001 - as above
                 known.remove(action)
+
+
+def _long_name(action: argparse.Action) -> str:
+    """Return an option's long name; of what can be switched off, that which switches it on."""
+    last = next(name for name in action.option_strings[::-1] if name.startswith("--"))
+    return action.option_strings[0] if last.startswith("--no-") else last
 
 
 def _relax(parser: argparse.ArgumentParser) -> None:

@@ -56,20 +56,20 @@ GROUPS: Final = {
     "counts": ("counts", "events", "kernel-functions", "interval", "scope"),
     "where in the code": ("stacks", "files"),
     "under a budget": ("overhead", "controller", "overhead-of", "calibrate"),
-    "always on": ("always", "keep", "memory", "when", "at-most", "dumps"),
+    "always on": ("always", "keep", "memory", "when", "at-most", "dumps", "after", "usual"),
     "method": (),
 }
 
 
 OPTIONS: Final = (
-    option("-o --output", "DIR", "the recording's directory (default: critpath-TIME-NAME)", Path),
+    option("-o --output", "DIR", "the recording's directory (critpath-TIME-NAME)", Path),
     option("-n --runs", "RUNS", "runs that are recorded (1)", _RUNS),
     option("--warmup", "K", "runs before that are not recorded", whole(0, 1_000_000), 0),
     option("--prepare", "LINE", "a line for sh before every run", default=""),
-    option("--timeout", "S", "end a run, with all that it started, after so many seconds",
+    option("--timeout", "S", "end a run, with all that it started, after S seconds",
         _SECONDS, 0.0),
     flag("-a --all", "the whole machine, without a command"),
-    option("--duration", "S", "with -a or --container: seconds (default: until Ctrl-C)", _SECONDS,
+    option("--duration", "S", "with -a or --container: seconds (or until Ctrl-C)", _SECONDS,
         0.0),
     option("--container", "NAME", "the machine; executions are the processes of this container",
         default=""),
@@ -109,7 +109,7 @@ OPTIONS: Final = (
     flag("--as-root", "under sudo: run the command as root too"),
     flag("--no-probe", "do not measure meanwhile how fast the machine is"),
     flag("--no-probes", "with --hosts: do not ask the hosts the time before and after"),
-    flag("--force", "replace a recording (and a page of --then) that is there"),
+    flag("--force", "replace a recording, and a page of --then"),
     command("CMD ARG...", "the command, best after --"),
 )  # fmt: skip
 

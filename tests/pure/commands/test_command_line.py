@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 
 import pytest
@@ -23,6 +24,20 @@ def test_every_verb_explains_itself(critpath, verb):
     assert (done.returncode, done.stderr) == (0, "")
     assert f"usage: critpath {verb}" in done.stdout
     assert "--debug" in done.stdout
+
+
+@pytest.mark.parametrize("verb", ["record", "compare"])
+def test_help_is_one_screen_and_the_rest_is_one_option_away(critpath, verb, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    brief, whole = (critpath(verb, option).stdout for option in ("--help", "--help-all"))
+    lines = brief.splitlines()
+    assert len(lines) <= 40
+    assert max(map(len, lines)) <= 80
+    assert f"critpath {verb} --help-all" in brief
+    # Every option that there is is named, and each is explained.
+    for name in set(re.findall(r"(?<![\w-])--(?!no-)[a-z][\w-]+", whole)) - {"--help-all"}:
+        assert name in brief
+        assert re.search(rf"^  .*{name}\b.*", whole, re.MULTILINE), name
 
 
 @pytest.mark.parametrize(
