@@ -47,6 +47,10 @@ VERBS: Final[dict[str, str]] = {
         "slower and why, and list what was found"
     ),
     "top": "show executions by label: rate, p50, p99 and where their time goes",
+    "metrics": (
+        "tell Prometheus or a collector of OpenTelemetry what a flight recorder measures (needs "
+        "critpath[metrics])"
+    ),
     "mark": "mark where an execution of a shell script begins or ends",
     "demo": (
         "record a workload without and with a fault (where that is not possible, take shipped "

@@ -25,8 +25,8 @@ class _Refuse(urllib.request.HTTPRedirectHandler):
         """Return no other request."""
 
 
-def check_address(text: str) -> str:
-    """Return an address of http or https; raises UsageError."""
+def check_address(text: str, what: str = "--webhook") -> str:
+    """Return an address of http or https; raises UsageError that begins with `what`."""
     try:
         parts = urlsplit(text)
         known = parts.scheme in {"http", "https"} and bool(parts.hostname)
@@ -35,7 +35,7 @@ def check_address(text: str) -> str:
         known = False
     if not known or not text.isascii() or any(letter <= " " for letter in text):
         raise UsageError(
-            "--webhook: no address of http or https", "https://alerts.example/critpath"
+            f"{what}: no address of http or https", "such as https://alerts.example/critpath"
         )
     return text
 

@@ -707,6 +707,7 @@ class Flight:
             "used": used,
             "layers": [layer.name for layer in memory.layers],
             "covers": round(self._covers(), 4),
+            "gaps": round(max(0.0, self._elapsed() - self._loop.open_seconds()), 3),
             "overhead": {
                 "target": self.request.budget.overhead,
                 "counted": round(control.counted(), 5),
@@ -717,8 +718,10 @@ class Flight:
 
     def _covers(self) -> float:
         """Return the share of the time in which everything was recorded."""
-        loop = self._loop
-        return min(1.0, loop.open_seconds() / max(time.monotonic() - loop.begun, 1e-9))
+        return min(1.0, self._loop.open_seconds() / max(self._elapsed(), 1e-9))
+
+    def _elapsed(self) -> float:
+        return time.monotonic() - self._loop.begun
 
     def _overhead(self, trigger: Trigger) -> dict[str, object]:
         control = self._control

@@ -70,6 +70,7 @@ PAGES: Final = {
         "docs/counts",
         "docs/signatures",
         "docs/always-on",
+        "docs/metrics",
         "docs/kernels",
         "docs/ab",
         "docs/ci",

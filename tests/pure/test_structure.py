@@ -86,7 +86,8 @@ MAY_IMPORT: Final[dict[str, set[str]]] = {
     "flow": {*LEAVES, *STAGES, "__init__"},
     # Front ends: they ask for whole answers, and the doors for parts of them.
     "incidents": {*LEAVES, "flow", "read", "report", "store", "__init__"},
-    "commands": {*LEAVES, *STAGES, RECORDER, "flow", "incidents", "__init__"},
+    "metrics": {*LEAVES},
+    "commands": {*LEAVES, *STAGES, RECORDER, "flow", "incidents", "metrics", "__init__"},
     "pytest_gate": {*LEAVES, "commands", "flow", "read", "report", "store", "__init__"},
     "api": {*LEAVES, "commands", "detect", "flow", "report", "store"},
     # Runs in the recorded program, whose interpreter may have nothing of critpath.
@@ -120,6 +121,7 @@ ONLY_IN: Final[dict[str, tuple[str, ...]]] = {
     "networkx": ("graph/", "report/"),
     "rich": ("commands/", "report/"),
     "duckdb": ("commands/query.py",),
+    "prometheus_client": ("metrics/open_metrics.py",),
     "msgspec": (
         "documents/",
         "report/",

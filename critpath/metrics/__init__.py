@@ -1,0 +1,1 @@
+"""What a running flight recorder measures, for other programs: OpenMetrics and OTLP."""
