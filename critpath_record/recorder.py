@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
@@ -14,6 +14,7 @@ from critpath.model.recording import NORMAL, SAMPLE
 if TYPE_CHECKING:
     from critpath.model import CpuLoss, Gap
     from critpath_record.budget.control import Budget
+    from critpath_record.budget.loop import BesideGate
 
 
 class UnfinishedError(CritpathError):
@@ -200,6 +201,9 @@ class RunChooser(Protocol):
 
     def charge_beside(self, part: str, spent: Callable[[], float]) -> None:
         """Charge to the budget, too, what something else has spent so far (s of cpu time)."""
+
+    def open_beside(self, gates: Sequence[BesideGate]) -> None:
+        """Open and close these, too, as the budget allows; before the recorder is started."""
 
     def begin_run(self, kind: str, *, limited: bool) -> bool:
         """Return whether the next run, of a kind, is recorded, and open for it what is.

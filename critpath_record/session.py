@@ -346,14 +346,19 @@ class _Session:
             # Before anything is recorded: whose exec is in the trace was heard of.
             self.scripts = ScriptWatch()
             self.scripts.start()
+        budgeted = self.request.budget is not None
         with self.signals.watching():
-            if not self.programs:  # to list what is open already takes a moment
-                self._start_stacks(tuple(name for name in self.request.stacks if name == "files"))
+            # To list what is open already takes a moment; and a budget has to know its gates.
+            files: tuple[str, ...] = () if self.programs else ("files",)
+            early = self.request.stacks if budgeted else files
+            self._start_stacks(tuple(name for name in self.request.stacks if name in early))
+            if budgeted:
+                gates = [of.gate for of in self.stacks if of.gate is not None]
+                cast("RunChooser", self.recorder).open_beside(gates)
             begin = self.recorder.start()
             if self.functions is not None and self.request.budget is not None:
                 cast("RunChooser", self.recorder).charge_beside("functions", self.functions.spent)
-            begun = () if self.programs else ("files",)
-            self._start_stacks(tuple(n for n in self.request.stacks if n not in begun))
+            self._start_stacks(tuple(n for n in self.request.stacks if n not in early))
         self._start_counting()
         if self.choice.name != COUNTING:  # whose files of all groups cost more than counting
             self.limits = Limits(born=self.groups.note_birth)
@@ -398,6 +403,7 @@ class _Session:
                 *(place, self.user),
                 python="python" in self.request.stacks,
                 session=self.settings.session,
+                budgeted=self.request.budget is not None,
                 **find_scope(self.request.scope, self.container, command=bool(self.programs)),
             )
             for source in open_stacks(names, asked):

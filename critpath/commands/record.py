@@ -359,10 +359,10 @@ def _stacks(
         raise UsageError(
             f"{option} with --recorder counts, which records no paths", "leave one of them out"
         )
-    if settings["overhead"]:
+    if settings["overhead"] and arguments.files:
         raise UsageError(
-            f"{option} with --overhead, which does not count what that costs",
-            "leave one of them out",
+            "--files with --overhead: what names stand for would be lost in each gap",
+            "leave one of them out; --stacks is sampled as the budget allows",
         )
     found = check_stacks(asked, machine=not commands)
     if arguments.stacks == AUTO:

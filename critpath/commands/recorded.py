@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _FEW = 10  # runs below which the gate can hardly say anything
 _SHOWN = 5
+_BESIDE = frozenset({"stacks", "samples"})  # layers without which paths are as good as ever
 _USUAL = "tracefs was not mounted"  # and is now: to be known, no reason to worry
 
 
@@ -63,6 +64,10 @@ def _describe_budget(manifest: Manifest, recordings: Sequence[Recording]) -> Ite
         f"{100 * budget['worst_cpu']['overhead']:.1f} %; while open "
         f"{100 * budget['while_open']:.1f} %"
     )
+    span = max(manifest.end - manifest.begin, 1) / NS_PER_S
+    for name, of in (budget.get("layers") or {}).items():
+        if name in _BESIDE:
+            yield f"{name} were taken in {format_share(of['open'] / span)} of the time"
     for kind, of in budget["executions"].items():
         yield (
             f"executions: {of['selected']:,} of {of['seen']:,} recorded whole: {safe_text(kind)}"

@@ -11,7 +11,11 @@ import numpy as np
 from critpath.model.table import I64, U8, Bool, FlatTable, col
 
 # What is recorded together, by the code that `Gaps.layer` has; nothing is without `base`.
-LAYERS: Final = ("base", "syscalls", "network", "full", "functions", "marks")
+LAYERS: Final = (
+    *("base", "syscalls", "network", "full", "functions", "marks", "stacks", "samples"),
+)
+# What is beside: how the rest is read does not depend on it.
+_BESIDE: Final = frozenset({"functions", "marks", "stacks", "samples"})
 BASE: Final = 0  # technical
 # Why it was not recorded, by the code that `Gaps.why` has.
 REASONS: Final = ("budget", "off", "dump", "start", "other")
@@ -76,7 +80,7 @@ def hide_layers(gaps: Gaps) -> Gaps:
     Of threads all is known while only the sockets' events, or calls, are left out; of who works for
     whom it is not.
     """
-    layers = [number for number, name in enumerate(LAYERS) if name not in {"functions", "marks"}]
+    layers = [number for number, name in enumerate(LAYERS) if name not in _BESIDE]
     mine = gaps.take(np.isin(gaps.layer, layers))
     if not (mine.layer != BASE).any():
         return mine

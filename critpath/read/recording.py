@@ -9,6 +9,7 @@ import fcntl
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -142,7 +143,10 @@ class Recording:
         """Stacks that were recorded beside the trace."""
         from critpath.read.stacks import EVERY, open_stacks  # noqa: PLC0415 - numpy
 
-        return [found for names in EVERY if (found := open_stacks(self.path, names)) is not None]
+        every = (open_stacks(self.path, names) for names in EVERY)
+        # Under a budget they were taken in windows: the last one before may be missing.
+        whole = not self.manifest.overhead
+        return [replace(of, complete=of.complete and whole) for of in every if of is not None]
 
     @property
     def has_stacks(self) -> bool:

@@ -28,14 +28,18 @@ AUTO, AGAIN, NEVER = "auto", "again", "off"
 
 # Where nothing was measured: more than was seen on any machine that is not emulated (ns).
 TABLE: Final = Costs(
-    events=dict.fromkeys(("base", "syscalls", "network", "full"), 450.0),
+    events={**dict.fromkeys(("base", "syscalls", "network", "full"), 450.0), "stacks": 15_000.0},
     closed={
         name: {SOFT: soft, TRACKER: soft, TRACING_ON: 100.0}
-        for name, soft in (("base", 25.0), ("syscalls", 60.0), ("network", 30.0), ("full", 60.0))
+        for name, soft in (
+            *(("base", 25.0), ("syscalls", 60.0), ("network", 30.0), ("full", 60.0)),
+            ("stacks", 25.0),
+        )
     },
     interval=1.0,
     measured=False,
 )
+_OF_TURNS: Final = frozenset({"base", "stacks"})  # what threads make that wake each other
 _TURNS, _CALLS = 150, 1500  # of a block: one to two ms
 _BLOCKS: Final = 20  # of each state, at least
 _MOST_SECONDS: Final = 0.3
@@ -96,7 +100,7 @@ def measure_events(gates: Sequence[Gate], cpu: int) -> Costs:
         os.sched_setaffinity(0, {cpu})
         for gate in gates:
             work: Callable[[], int] = lambda: measure_turns(_TURNS)  # noqa: E731 - one or the other
-            if gate.name != "base":
+            if gate.name not in _OF_TURNS:
                 work = lambda: measure_calls(_CALLS)  # noqa: E731 - as above
             found = _compare(gate, cpu, work)
             if found is None or not is_sure(*found):

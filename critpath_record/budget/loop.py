@@ -41,8 +41,8 @@ class Gate(Protocol):
     def turn_off(self) -> None:
         """Take the costliest events away, while closed."""
 
-    def adopt(self) -> None:
-        """Know that somebody else has opened it."""
+    def adopt(self) -> int | None:
+        """Know that somebody else has opened the gates; when it is open (ns), if it only is now."""
 
     def end(self) -> None:
         """Record nothing more, whoever opens it."""
@@ -52,6 +52,21 @@ class Gate(Protocol):
 
     def cpu_time(self) -> float:
         """Return the cpu time of the threads that move pages (s)."""
+
+
+class BesideGate(Gate, Protocol):
+    """What is opened and closed beside the layers.
+
+    `event_ns` is what an event costs, 0 where that is to be measured by a probe.
+    """
+
+    event_ns: float
+    cpus: Sequence[int]
+    opened_for: float  # s so far
+    windows: int
+
+    def probe(self, cpu: int) -> contextlib.AbstractContextManager[Gate]:
+        """Make a gate whose events cost the same, and go nowhere."""
 
 
 class BusyTimes:

@@ -145,8 +145,7 @@ class ProgramLoop(Loop):
         opening = opening if len(ends) == len(look.openings) else self._closed_at
         end = min((of[1] for of in ends), default=time.monotonic_ns())
         for gate in closed:
-            gate.adopt()
-            self._journal.note_opened(gate.name, opening, end)
+            self._journal.note_opened(gate.name, opening, gate.adopt() or end)
         self._note_open(end / 1e9)
 
     def _note_open(self, since: float) -> None:

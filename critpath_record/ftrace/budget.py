@@ -19,9 +19,18 @@ from critpath.units import plural
 from critpath_record.budget.account import overhead_of
 from critpath_record.budget.admission import Admission
 from critpath_record.budget.calibrate import find_costs
-from critpath_record.budget.control import BUSIEST, COMMAND, MACHINE, Budget, Control, Costs
+from critpath_record.budget.control import (
+    BUSIEST,
+    COMMAND,
+    MACHINE,
+    SOFT,
+    TRACING_ON,
+    Budget,
+    Control,
+    Costs,
+)
 from critpath_record.budget.gaps import JOURNAL, SELECTED, Journal
-from critpath_record.budget.loop import Loop
+from critpath_record.budget.loop import BesideGate, Gate, Loop
 from critpath_record.budget.natural import pool_kinds
 from critpath_record.budget.programs import ProgramLoop
 from critpath_record.budget.selection import Kinds
@@ -36,6 +45,7 @@ _MOST_CUT: Final = 0.01  # of those that were chosen
 _LATE: Final = 0.01  # of all polls
 _LONGEST_OPEN: Final = 0.1  # s between two polls while open: sooner when pages were moved
 _MOVED: Final = 0.2  # of the most credit: so much is recorded before it is counted
+_PLAIN_TIME: Final = 1.0  # ns: what counts as events is time itself
 _MOST_CORRECTED: Final = 1.5  # times what is assumed, beyond which it is said
 
 
@@ -69,6 +79,7 @@ class BudgetRecording:
         self._runs = runs
         self.seed = secrets.randbits(31)
         self.layers: list[Layer] = []
+        self.beside: tuple[BesideGate, ...] = ()  # what else it opens and closes
         self.warnings: list[str] = []
         self.costs: Costs | None = None
         self._control: Control | None = None
@@ -107,7 +118,8 @@ class BudgetRecording:
             layer.start(place, page_bytes, failed, self._poke)
         cpu = online_cpus()[-1]
         model = machine_model()
-        self.costs = costs = find_costs(self.budget.calibrate, self.layers, cpu, model)
+        costs = find_costs(self.budget.calibrate, self.layers, cpu, model)
+        self.costs = costs = self._measure_beside(costs, cpu)
         if not costs.measured:
             self.warnings.append(
                 "what an event costs could not be measured here: upper values of a table are taken"
@@ -119,7 +131,7 @@ class BudgetRecording:
         """Hold the budget from now on: every layer is closed at first."""
         if self.costs is None:
             raise RuntimeError("the layers were not started")
-        names = [layer.name for layer in self.layers]
+        names = [gate.name for gate in self.gates]
         # A part of what may be spent at once, whatever comes between two polls.
         most = _MOVED * self.budget.share * self.budget.horizon / 4
         for layer in self.layers:
@@ -139,11 +151,35 @@ class BudgetRecording:
 
     def _make_loop(self, control: Control, journal: Journal, cpus: Sequence[int]) -> Loop:
         if self._runs:
-            return Loop(control, self.layers, journal, cpus, held=True)
+            return Loop(control, self.gates, journal, cpus, held=True)
         switches = [file for layer in self.layers for file in layer.switches]
         self.admission = admission = Admission(self._session, self.seed, switches)
         return ProgramLoop(
-            *(control, self.layers, journal, cpus, admission, self._kinds, self._timeout)
+            *(control, self.gates, journal, cpus, admission, self._kinds, self._timeout)
+        )
+
+    @property
+    def gates(self) -> list[Gate]:
+        """All that is opened and closed."""
+        return [*self.layers, *self.beside]
+
+    def _measure_beside(self, costs: Costs, cpu: int) -> Costs:
+        """Return costs with those of what is opened and closed besides, measured apart."""
+        known = {gate.name: gate.event_ns for gate in self.beside if gate.event_ns}
+        closed = {name: dict.fromkeys((SOFT, TRACING_ON), 0.0) for name in known}
+        costs = replace(costs, events={**costs.events, **known}, closed={**costs.closed, **closed})
+        with contextlib.ExitStack() as stack:
+            wanted = [gate for gate in self.beside if not gate.event_ns]
+            probes = [stack.enter_context(gate.probe(cpu)) for gate in wanted]
+            if not probes:
+                return costs
+            found = find_costs(self.budget.calibrate, probes, cpu, machine_model())
+        return replace(
+            costs,
+            events={**costs.events, **{gate.name: found.events[gate.name] for gate in probes}},
+            interval=max(costs.interval, found.interval),
+            measured=costs.measured and found.measured,
+            seconds=costs.seconds + found.seconds,
         )
 
     def _poke(self) -> None:
@@ -259,6 +295,7 @@ class BudgetRecording:
             for name, stats in self._stats.items()
         }
         self._warn_of_cut()
+        names = [gate.name for gate in self.gates]
         worst = max(tally.shares(), default=(0.0, 0))
         ours, others = pool_kinds(self._times)
         compared: dict[str, object] | None = None
@@ -302,7 +339,9 @@ class BudgetRecording:
             "while_open": round(overhead_of(open_share), 6),
             "kappa": control.kappa,
             "cost": {name: round(value, 6) for name, value in sorted(tally.parts.items())},
-            "events_ns": {layer.name: round(costs.events[layer.name], 1) for layer in self.layers},
+            "events_ns": {
+                name: round(ns, 1) for name in names if (ns := costs.events[name]) > _PLAIN_TIME
+            },
             "interval": round(costs.interval, 4),
             "measured": costs.measured,
             "layers": {
@@ -313,6 +352,15 @@ class BudgetRecording:
                     "closed_by": layer.state,
                 }
                 for layer in self.layers
+            }
+            | {
+                gate.name: {
+                    "events": sum(gate.counts(gate.cpus)),
+                    "open": round(gate.opened_for, 6),
+                    "windows": gate.windows,
+                    "closed_by": gate.state,
+                }
+                for gate in self.beside
             },
             "executions": {
                 kind: {
@@ -346,6 +394,11 @@ class UnderBudget:
     """What a recorder hands on to its budget, if it has one."""
 
     _budget: BudgetRecording | None
+    _beside: tuple[BesideGate, ...] = ()
+
+    def open_beside(self, gates: Sequence[BesideGate]) -> None:
+        """Open and close these, too, as the budget allows; before anything is started."""
+        self._beside = tuple(gates)
 
     def charge_beside(self, part: str, spent: Callable[[], float]) -> None:
         """Charge what something else has spent so far to the budget, if there is one."""

@@ -411,7 +411,7 @@ def pour(source: int, file: int, size: int) -> None:
             size -= len(data)
 
 
-def write_all(file: int, data: bytes) -> None:
+def write_all(file: int, data: bytes | memoryview) -> None:
     """Write all of it."""
     while data:
         data = data[os.write(file, data) :]

@@ -345,6 +345,7 @@ class FtraceRecorder(UnderBudget):
             runs=settings.runs,
             timeout=settings.longest,
         )
+        budget.beside = self._beside
         kept = budget.make(events.events, available, self._buffer_bytes)
         if SWITCH not in budget.events:
             raise _no_switches()

@@ -240,7 +240,8 @@ class LttngBudget(BudgetRecording):
             measure=measure_slowly,
         )
         # The daemons' cpu time is charged as it is: nothing on top of it.
-        self.costs = replace(found, gate=0.0, off=0.0)
+        found = replace(found, gate=0.0, off=0.0)
+        self.costs = self._measure_beside(found, online_cpus()[-1])
         if not found.measured:
             self.warnings.append(
                 "what an event costs could not be measured here: upper values of a table are taken"
@@ -261,7 +262,7 @@ class LttngBudget(BudgetRecording):
         # Nothing new is counted sooner, and horizons are long.
         control.shortest, control.closed = _OPEN, _CLOSED
         # What comes before an opening is the daemon at work: nothing to compare with.
-        return Loop(control, self.layers, journal, cpus, held=self._runs, compares=False)
+        return Loop(control, self.gates, journal, cpus, held=self._runs, compares=False)
 
     def stop(self) -> None:
         """Charge what came after the last look, and write what the manifest says."""

@@ -224,6 +224,7 @@ class LttngRecorder(UnderBudget):
         self._budget = LttngBudget(
             self._settings.session, budget, self._raw, runs=self._settings.runs
         )
+        self._budget.beside = self._beside
         self._budget.attach(gate)
 
     def _remove_sessions(self, *, wait: bool) -> None:

@@ -1,9 +1,8 @@
-"""Stacks by Linux' perf: with which a thread went to sleep, woke another, and ran.
+"""Stacks by the kernel's perf events: with which threads went to sleep, woke others, and ran.
 
-perf copies registers and the top of the stack at each such event (DWARF mode, which needs no
-frame pointers).  After the recording a process of the invoking user unwinds and names them
-(`critpath_record.stacks.unwind`), as it has to open the programs' files and those are hostile;
-then the raw memory is deleted.
+What the kernel copied (`critpath_record.stacks.events`) a process of the invoking user unwinds and
+names after the recording (`critpath_record.stacks.unwind`), as it has to open the programs' files
+and those are hostile; then the raw memory is deleted.
 """
 
 from __future__ import annotations
@@ -11,12 +10,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import select
-import signal
 import stat
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,24 +20,20 @@ from typing import Any, Final
 
 from critpath.errors import CritpathError
 from critpath.units import plural, safe_text
-from critpath_record._spawn import SpawnError, collect, spawn
-from critpath_record.ftrace.drain import raise_priority
+from critpath_record.counts.groups import find_root
 from critpath_record.lttng.program import trusted_program
 from critpath_record.recorder import Requirement
+from critpath_record.stacks.events import (
+    DEPTH,
+    PYTHON_DEPTH,
+    StackEvents,
+    StackFile,
+    is_supported,
+)
 from critpath_record.stacks.sources import FRAMES, RAW_STACKS, SAMPLES, StackFacts, StackRequest
 
-_DEPTH: Final = 2048  # bytes of stack: what costs no more than frame pointers
-_PYTHON_DEPTH: Final = 4096  # its interpreter's own frames lie above the function
-_RATE: Final = 199  # samples a second of threads that run
-_EVENTS: Final = 3
-_BUFFERS: Final = "4M"  # per cpu
-_MOST_OWN: Final = 64  # threads that a filter names
-_LARGEST: Final = "4G"  # of perf.data
-_PATIENCE: Final = 20.0  # s for perf to begin and to end
 _NAMES, _NAME = 3, 200  # stripped programs that a warning names, and letters of each
 _UNWINDING: Final = 600.0  # s
-# Neither runnable nor preempted.
-_SLEEPS: Final = "prev_state != 0 && prev_state != 256"
 _ENVIRONMENT: Final = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
 
 
@@ -49,6 +41,9 @@ def obstacles() -> list[Requirement]:
     """Return what taking native stacks lacks here."""
     if trusted_program("perf") is None:
         return [Requirement("perf", "there is no perf here", "apt-get install linux-perf")]
+    if not is_supported():
+        what = "no stacks are taken on this kind of machine"
+        return [Requirement("perf", what, "record without --stacks")]
     if os.geteuid():
         return [Requirement("root", "taking stacks needs root", "sudo critpath record --stacks")]
     return []
@@ -56,103 +51,86 @@ def obstacles() -> list[Requirement]:
 
 @dataclass
 class PerfSource:
-    """perf record as a child of this process, and what it wrote."""
+    """Events of the kernel, the file that they are moved to, and perf, which unwinds it."""
 
     request: StackRequest
     program: str
-    pid: int = 0
-    process: int = 0  # perf's number, also when it has ended
-    data: int = -1  # where perf writes
-    errors: int = -1  # a file without a name for what perf says
-    early: bool = False  # it ended by itself
+    events: StackEvents | None = None
+    file: StackFile | None = None
+    data: int = -1
     programs: dict[tuple[int, int, int], int] = field(default_factory=dict)  # of containers
-    pipes: tuple[int, ...] = ()  # of perf's control: closed before its end, perf would lose all
 
     def start(self) -> None:
-        """Start perf, and return when it has begun."""
-        self.errors = os.memfd_create("perf-errors")
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-        self.data = os.open(self.request.directory / RAW_STACKS, flags, 0o600)
-        begin, acknowledge = os.pipe(), os.pipe()
-        own = [f"common_pid != {thread}" for thread in _own_threads()]
-        command = [
-            *("perf", "record", "-q", "-N", "-k", "CLOCK_MONOTONIC", "-m", _BUFFERS),
-            *("--max-size", _LARGEST, "--user-callchains", "--call-graph", self.mode),
-            *("--inherit", "-D", "-1", "--control", f"fd:{begin[0]},{acknowledge[1]}"),
-            *("-e", "sched:sched_switch", "--filter", " && ".join([_SLEEPS, *own])),
-            *("-e", "sched:sched_waking", "--filter", " && ".join(own)),
-            *("-e", f"cpu-clock/freq={_RATE}/u", *self.whom),
-            *("-o", f"/proc/self/fd/{self.data}"),
-        ]
-        variables = {**_ENVIRONMENT, "PERF_CONFIG": os.devnull}
+        """Take stacks from now on; under a budget it says when."""
+        request = self.request
+        root = find_root() if request.group else None
+        group = -1 if root is None else os.open(root / request.group.lstrip("/"), os.O_RDONLY)
+        depth = PYTHON_DEPTH if request.python else DEPTH
         try:
-            with Path(os.devnull).open("r+b", buffering=0) as nothing:
-                self.pid, _, _ = spawn(
-                    os.fsencode(self.program),
-                    [os.fsencode(word) for word in command],
-                    [os.fsencode(f"{name}={value}") for name, value in variables.items()],
-                    keep=(begin[0], acknowledge[1], self.data),
-                    death_signal=signal.SIGKILL,
-                    streams=(nothing.fileno(), nothing.fileno(), self.errors),
-                )
-            self.process = self.pid
-            raise_priority(self.pid)  # else it loses stacks beside what has the cpus
-            os.close(acknowledge[1])
-            acknowledge = (acknowledge[0], -1)
-            self.pipes = (*begin, acknowledge[0])
-            os.write(begin[1], b"enable\n")
-            ready, _, _ = select.select([acknowledge[0]], [], [], _PATIENCE)
-            if not ready or not os.read(acknowledge[0], 16).startswith(b"ack"):
-                raise self._failed("did not begin")
-        except (OSError, SpawnError) as error:
-            raise CritpathError(
-                f"perf cannot be started: {error.strerror}", "record without --stacks"
-            ) from None
+            self.events = StackEvents(self._threads(), group=group, depth=depth)
+            self.events.make()
+            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+            self.data = os.open(request.directory / RAW_STACKS, flags, 0o600)
+            self.file = StackFile(self.events, self.data, self._processes())
         finally:
-            for descriptor in {*begin, *acknowledge} - {*self.pipes, -1}:
-                os.close(descriptor)
+            if group >= 0:
+                os.close(group)
+        if not request.budgeted:
+            self.events.open()
 
     @property
-    def whom(self) -> list[str]:
-        """Whose threads perf follows."""
+    def gate(self) -> StackEvents | None:
+        """What a budget opens and closes."""
+        return self.events
+
+    def _threads(self) -> list[int]:
+        """Return whose events are taken: of the machine and of a group none is named."""
         request = self.request
-        if request.group:
-            return ["-a", "-G", ",".join([request.group.lstrip("/")] * _EVENTS)]
-        if request.processes:
-            return ["-p", ",".join(map(str, request.processes))]
-        return ["-a"] if request.machine else ["-t", str(os.getpid())]
+        if request.group or (request.machine and not request.processes):
+            return []
+        found = [] if request.processes else [os.getpid()]
+        for pid in request.processes:
+            with contextlib.suppress(OSError):
+                found += map(int, os.listdir(f"/proc/{pid}/task"))  # noqa: PTH208 - names
+        return found
+
+    def _processes(self) -> list[int]:
+        """Return whose files are known: a command's own is told by the kernel."""
+        if not self.request.machine:
+            return [os.getpid()]
+        if self.request.processes and not self.request.group:
+            return [*self.request.processes]
+        return [int(name) for name in os.listdir("/proc") if name.isdecimal()]  # noqa: PTH208
 
     @property
     def mode(self) -> str:
-        """How perf finds callers."""
-        return f"dwarf,{_PYTHON_DEPTH if self.request.python else _DEPTH}"
+        """How callers are found."""
+        return f"dwarf,{PYTHON_DEPTH if self.request.python else DEPTH}"
 
     def environment(self) -> Mapping[str, str]:
         """Return what has Python 3.12 and later write a map of its functions."""
         return {"PYTHONPERFSUPPORT": "1"} if self.request.python else {}
 
     def stop(self) -> None:
-        """End perf, which writes what it still has."""
+        """Take no more, and move what the kernel still has."""
         if self.request.machine:
             self.programs = open_programs()
-        if self.pid and collect(self.pid) is not None:
-            self.pid, self.early = 0, True
-        elif self.pid and not self._end(signal.SIGINT):
-            self._end(signal.SIGKILL)
+        if self.file is not None:
+            self.file.stop()
 
     def read(self) -> StackFacts:
         """Unwind as the invoking user, then delete what perf wrote."""
         user, directory = self.request.user, self.request.directory
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         made = [os.open(directory / name, flags, 0o600) for name in (FRAMES, SAMPLES)]
-        descriptors, own = [self.data, *made], f"{os.getpid()},{self.process}"
+        descriptors, woken = [self.data, *made], self._woken_at()
         elsewhere = [":".join(map(str, (*key, at))) for key, at in self.programs.items()]
         command = [sys.executable, "-I", "-m", "critpath_record.stacks.unwind", self.program]
         try:
             if user is not None:  # perf opens it by name once more
                 os.fchown(self.data, user.uid, user.gid)
             done = subprocess.run(  # noqa: S603 - our own module
-                [*command, f"{self.early:d}", own, *map(str, descriptors), *elsewhere],
+                [*command, woken, str(os.getpid()), *map(str, descriptors), *elsewhere],
                 pass_fds=[*descriptors, *self.programs.values()],
                 env={**_ENVIRONMENT, **(_texts(user.environment) if user else {})},
                 stdin=subprocess.DEVNULL,
@@ -186,7 +164,7 @@ class PerfSource:
         warnings = []
         if facts["lost"]:
             lost = plural(facts["lost"], "stack")
-            warnings.append(f"{lost} were lost: perf could not write them fast enough")
+            warnings.append(f"{lost} were lost: they could not be written fast enough")
         if stripped:
             warnings.append(
                 f"no function of {stripped} has a name, as it is stripped: install its debug "
@@ -197,26 +175,34 @@ class PerfSource:
                 f"no function of {absent} has a name, as no such file is here: of a program in a "
                 "container record with -a while it runs"
             )
-        if self.early:
-            warnings.append("perf ended before the recording did: of its end there are no stacks")
+        if self.file is not None and self.file.failure:
+            why = safe_text(self.file.failure)
+            warnings.append(f"of the recording's end there are no stacks: {why}")
         if not facts["samples"]:
             warnings.append("no stacks were taken")
         about = {"source": "perf", "mode": self.mode, "scope": self.request.scope}
         return StackFacts({**about, **facts}, tuple(warnings))
 
+    def _woken_at(self) -> str:
+        """Return where wakes have whom they woke, and which samples are wakes."""
+        events = self.events
+        found = [events.woken_at, *events.wakes] if events is not None else []
+        return ",".join(map(str, found))
+
     def abort(self) -> None:
-        """Kill perf and delete what it wrote."""
-        if self.pid:
-            self._end(signal.SIGKILL)
+        """Take no more and delete what there is."""
+        if self.file is not None:
+            self.file.stop()
         for name in (RAW_STACKS, FRAMES, SAMPLES):
             self._discard(name)
         self._close()
 
     def _close(self) -> None:
-        for descriptor in {self.data, self.errors, *self.pipes, *self.programs.values()} - {-1}:
+        for descriptor in {self.data, *self.programs.values()} - {-1}:
             os.close(descriptor)
-        self.programs = {}
-        self.data, self.errors, self.pipes = -1, -1, ()
+        if self.events is not None:
+            self.events.close_all()
+        self.programs, self.data, self.events = {}, -1, None
 
     def _discard(self, name: str) -> None:
         with contextlib.suppress(OSError):
@@ -227,24 +213,6 @@ class PerfSource:
             self._discard(name)
         return StackFacts(warnings=(f"the stacks could not be read: {safe_text(why)}",))
 
-    def _end(self, number: int) -> bool:
-        """Send a signal and wait; return whether perf has ended."""
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid, number)
-        until = time.monotonic() + _PATIENCE
-        while collect(self.pid) is None:
-            if time.monotonic() > until:
-                return False
-            time.sleep(0.01)
-        self.pid = 0
-        return True
-
-    def _failed(self, what: str) -> CritpathError:
-        said = os.pread(self.errors, 1 << 16, 0).decode("utf-8", "replace").split("\n")
-        lines = [line.strip() for line in said if line.strip()]
-        why = f": {safe_text(lines[0])}" if lines else ""
-        return CritpathError(f"perf {what}{why}", "record without --stacks")
-
 
 def open_source(request: StackRequest) -> PerfSource:
     """Return perf for a request."""
@@ -252,11 +220,6 @@ def open_source(request: StackRequest) -> PerfSource:
     if program is None:
         raise CritpathError("there is no perf here", "apt-get install linux-perf")
     return PerfSource(request, program)
-
-
-def _own_threads() -> list[str]:
-    """Return this process' threads: those that come later are left out when stacks are read."""
-    return sorted(os.listdir("/proc/self/task"), key=int)[:_MOST_OWN]  # noqa: PTH208 - names
 
 
 def _listed(names: list[object]) -> str:

@@ -15,7 +15,7 @@ import platform
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final
@@ -23,8 +23,9 @@ from typing import IO, Final
 from critpath.errors import CritpathError
 from critpath.units import NS_PER_S, plural, safe_text
 from critpath_record._pulse import name_thread
+from critpath_record.budget.control import SOFT
 from critpath_record.counts.groups import find_root
-from critpath_record.ftrace.drain import raise_priority
+from critpath_record.ftrace.drain import online_cpus, raise_priority
 from critpath_record.recorder import Requirement
 from critpath_record.stacks._sampler import Sampler
 from critpath_record.stacks.interpreters import Unreadable, find_interpreter
@@ -41,6 +42,7 @@ _PERIOD: Final = NS_PER_S // _RATE
 _PAUSE: Final = 0.1  # s between looks for new Pythons
 _YOUNG: Final = 10.0  # s for which a process is expected to become another
 _RARELY: Final = 2.0  # s between looks at older ones
+_THRIFTY: Final = 1.0, 60.0  # s between both kinds of looks, under a budget
 _ENTERING: Final = 0.5  # s between looks for who has entered a control group
 _MOST_GROUPS: Final = 1024  # within it
 _MOST_PYTHONS: Final = 512
@@ -83,6 +85,7 @@ class PythonWatch:
     machine: bool
     processes: tuple[int, ...] = ()
     group: str = ""
+    rarely: float = _RARELY  # s between two looks at what has run a program for long
     pythons: int = 0
     refused: int = 0
     unreadable: defaultdict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
@@ -149,7 +152,7 @@ class PythonWatch:
 
     def _consider(self, pid: int, candidate: _Candidate, now: float) -> None:
         young = now - candidate.since < _YOUNG
-        if not young and now - candidate.tried < _RARELY:
+        if not young and now - candidate.tried < self.rarely:
             return
         program = str(Path(f"/proc/{pid}/exe").readlink())
         if program != candidate.program:
@@ -234,6 +237,66 @@ def _ancestors() -> set[int]:
     return found
 
 
+class SamplesGate:
+    """Sampling that a budget opens and closes: its events are the ns of cpu time that it took."""
+
+    name, state, event_ns = "samples", SOFT, 1.0
+
+    def __init__(self) -> None:
+        self.cpus = online_cpus()
+        self.opened_for, self.windows, self._opened_at = 0.0, 0, 0.0
+        self.opened = threading.Event()
+        self.spent = {"samples": 0.0, "pythons": 0.0}  # by thread (s)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it samples."""
+        return self.opened.is_set()
+
+    def open(self) -> None:
+        """Sample from now on."""
+        self._opened_at = time.monotonic()
+        self.windows += 1
+        self.opened.set()
+
+    def close(self) -> None:
+        """Sample no more from now on."""
+        if self.is_open:
+            self.opened_for += time.monotonic() - self._opened_at
+        self.opened.clear()
+
+    def adopt(self) -> int:
+        """Open it, as a program has opened what else there is; return when that was (ns)."""
+        self.open()
+        return time.monotonic_ns()
+
+    def end(self) -> None:
+        """Sample no more, whatever comes."""
+        self.close()
+
+    def turn_off(self) -> None:
+        """Do nothing: while it is closed nothing is left to turn off."""
+
+    def counts(self, cpus: Sequence[int]) -> list[int]:
+        """Return the ns that sampling took so far, in equal parts."""
+        return [int(NS_PER_S * self.spent["samples"] / len(cpus))] * len(cpus)
+
+    def cpu_time(self) -> float:
+        """Return what looking for Pythons took so far (s)."""
+        return self.spent["pythons"]
+
+    def run(self, sampler: Sampler, ending: threading.Event) -> None:
+        """Sample while it is open; the rows say themselves where samples are missing."""
+        due = time.monotonic()
+        while not ending.is_set():
+            if not self.opened.wait(_ENTERING):
+                continue
+            sampler.sample()
+            self.spent["samples"] = time.thread_time()
+            due = max(due + _PERIOD / NS_PER_S, time.monotonic())
+            time.sleep(max(0.0, due - time.monotonic()))
+
+
 @dataclass
 class SamplesSource:
     """A thread that samples, and one that looks for Pythons."""
@@ -241,6 +304,8 @@ class SamplesSource:
     request: StackRequest
     sampler: Sampler = field(default_factory=lambda: Sampler(_PERIOD))
     watch: PythonWatch | None = None
+    gate: SamplesGate | None = None
+    _pause: float = _PAUSE
     _ending: threading.Event = field(default_factory=threading.Event)
     _threads: list[threading.Thread] = field(default_factory=list)
 
@@ -249,9 +314,12 @@ class SamplesSource:
         request = self.request
         whom = request.machine, request.processes, request.group
         self.watch = PythonWatch(self.sampler, *whom)
+        if request.budgeted:
+            self._pause, self.watch.rarely = _THRIFTY
         self.watch.look()
         if request.machine and not (self.watch.pythons or request.group):
             self._refuse(self.watch)
+        self.gate = SamplesGate() if request.budgeted else None
         work = (("sampler", self._sample), ("pythons", self._look))
         self._threads = [
             threading.Thread(target=target, name=name, daemon=True) for name, target in work
@@ -269,13 +337,18 @@ class SamplesSource:
     def _sample(self) -> None:
         name_thread(b"critpath-sample")
         raise_priority()  # else samples are late beside what has the cpus
-        self.sampler.run()
+        if self.gate is None:
+            self.sampler.run()
+        else:
+            self.gate.run(self.sampler, self._ending)
 
     def _look(self) -> None:
         name_thread(b"critpath-python")
-        while not self._ending.wait(_PAUSE):
+        while not self._ending.wait(self._pause):
             assert self.watch is not None  # noqa: S101 - for mypy
             self.watch.look()
+            if self.gate is not None:
+                self.gate.spent["pythons"] = time.thread_time()
 
     def environment(self) -> Mapping[str, str]:
         """Return nothing: no program is asked for anything."""

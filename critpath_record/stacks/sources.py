@@ -15,6 +15,7 @@ from critpath_record.counts.groups import every_process, find_group
 from critpath_record.recorder import Requirement
 
 if TYPE_CHECKING:
+    from critpath_record.budget.loop import BesideGate
     from critpath_record.user import User
 
 # Where a recording has its stacks.
@@ -51,6 +52,8 @@ class StackRequest:
     python : bool
         The command's Pythons (3.12 and later) name their functions.
     session : str
+    budgeted : bool
+        A budget says when: a source begins closed, and `StackSource.gate` is opened.
     """
 
     directory: Path
@@ -60,6 +63,7 @@ class StackRequest:
     group: str = ""
     python: bool = False
     session: str = ""
+    budgeted: bool = False
 
     @property
     def scope(self) -> str:
@@ -136,6 +140,10 @@ class StackSource(Protocol):
     It runs beside any recorder, and no other source needs it.  Once it has begun it raises
     nothing: without stacks a recording is as good as ever.
     """
+
+    @property
+    def gate(self) -> BesideGate | None:
+        """What a budget opens and closes, where the request says that there is one."""
 
     def start(self) -> None:
         """Begin to take stacks; raises `critpath.errors.CritpathError`, and leaves nothing then."""

@@ -1,8 +1,8 @@
-"""Makes stacks of what perf wrote: ``unwind PERF LOST OWN DATA FRAMES SAMPLES [ELSEWHERE...]``.
+"""Makes stacks of copied memory: ``unwind PERF WAKES OWN DATA FRAMES SAMPLES [ELSEWHERE...]``.
 
-LOST is how many stacks are known to be missing, OWN are the recorder's processes, whose stacks are
-left out, the next three are descriptors; then come files of containers, as
-``major:minor:inode:descriptor``.  It is a process of its own, and runs as the
+WAKES is where a wake has whom it woke, and the numbers of events that are wakes, OWN are the
+recorder's processes, whose stacks are left out, the next three are descriptors; then come files of
+containers, as ``major:minor:inode:descriptor``.  It is a process of its own, and runs as the
 user whose programs were recorded: perf opens these programs' files to unwind, and both they and
 what perf prints are hostile.  Whatever they make of it, here is no more than a wrong name,
 bounded in number and length.
@@ -39,14 +39,13 @@ FORMAT: Final = "critpath/stacks/1"
 SLEEP, WAKE, RUN, SAMPLE = 0, 1, 2, 3
 ROW: Final = struct.Struct("<qiiiB")
 
-_KINDS: Final = {"sched:sched_switch": SLEEP, "sched:sched_waking": WAKE}
+# As `critpath_record.stacks.events` has them for perf.
+_KINDS: Final = {"context-switches": SLEEP, "cpu-migrations": WAKE}
 _HEAD: Final = re.compile(
-    r"\s*(-?\d{1,10})/(-?\d{1,10})\s+(\d{1,10})\.(\d{9}):\s+(?:\d+\s+)?"
-    r"(sched:sched_\w+|[\w-]+(?:/[^:]*)?):(.*)"
+    r"\s*(-?\d{1,10})/(-?\d{1,10})\s+(\d{1,10})\.(\d{9}):\s+(\d{1,10})\s+([\w-]+):"
 )
 _FRAME: Final = re.compile(r"\t\s*([0-9a-f]{1,16}) (.*) \((.*)\)$")
 _OFFSET: Final = re.compile(r"\+0x[0-9a-f]{1,16}$")
-_WOKEN: Final = re.compile(r" pid=(\d{1,10}) prio=-?\d+ (?:success=\d+ )?target_cpu=\d+\s*$")
 _LOST: Final = re.compile(r".*PERF_RECORD_LOST\S* lost (\d{1,12})\s*$")
 _PYTHON: Final = re.compile(r"py::(.*):([^:]*)$")
 # As Node.js writes it: how it was compiled, function, file, line and column.
@@ -132,16 +131,17 @@ class Unwound:
 def main(arguments: Sequence[str]) -> int:
     """Unwind; the last line on stderr counts what there is, as JSON."""
     perf, own = arguments[0], frozenset(map(int, arguments[2].split(",")))
-    lost, data, frames, samples = map(int, (arguments[1], *arguments[3:6]))
+    data, frames, samples = map(int, arguments[3:6])
+    woken_at, *wakes = map(int, arguments[1].split(","))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if not os.geteuid():  # perf would look for files in the mounts of a process that still runs
         ctypes.CDLL(None).prctl(_DROP, _CAP_SYS_ADMIN, 0, 0, 0)
     forget_replaced_programs(data)
+    note_woken(data, woken_at, frozenset(wakes))
     elsewhere = rename_programs(data, [tuple(map(int, a.split(":"))) for a in arguments[6:]])
     with os.fdopen(samples, "wb", closefd=False) as rows:
         found = read_perf(_run_perf(perf, data, elsewhere), rows, own)
     found.elsewhere = elsewhere
-    found.lost += lost
     with os.fdopen(frames, "w", encoding="ascii", closefd=False) as stream:
         cut = write_frames(found, stream)
     counted: dict[str, object] = {"samples": found.samples, "stacks": len(found.stacks)}
@@ -152,7 +152,9 @@ def main(arguments: Sequence[str]) -> int:
 
 _HEADER: Final = struct.Struct("<8sQQQQQQ")  # magic, size, size of attributes; where they, data are
 _RECORD: Final = struct.Struct("<IHH")
-_COMM, _MMAP2, _EXEC, _BUILD_ID = 3, 10, 1 << 13, 1 << 14
+_COMM, _WAS_TAKEN, _MMAP2, _EXEC, _BUILD_ID = 3, 9, 10, 1 << 13, 1 << 14
+_NUMBER, _THREAD = struct.Struct("<Q"), struct.Struct("<i")
+IDENTITY_AT, PERIOD_AT = 8, 48  # of a sample: the number of its event, and its period
 _FILE, _FILE_AT = struct.Struct("<IIQ"), 40  # major, minor, inode of a MMAP2 record
 _MAPPED: Final = struct.Struct("<IIQQQ")  # pid, tid; address, length, offset
 _NAMED: Final = 72  # where a MMAP2 record has its name
@@ -179,6 +181,17 @@ def forget_replaced_programs(data: int) -> None:
                     executed.remove(pid)
                     _MAPPED.pack_into(content, at + 8, pid, tid, *_SPACE, 0)
                     content[at + _NAMED : at + _NAMED + 8] = b"//anon\0\0"
+
+
+def note_woken(data: int, at: int, wakes: Collection[int]) -> None:
+    """Let each wake's period be the thread that it woke: perf prints that."""
+    with mmap.mmap(data, 0) as content:
+        for kind, _, place, size in _records(content):
+            if kind == _WAS_TAKEN and size >= at + _THREAD.size:
+                (number,) = _NUMBER.unpack_from(content, place + IDENTITY_AT)
+                if number in wakes:
+                    (woken,) = _THREAD.unpack_from(content, place + at)
+                    _NUMBER.pack_into(content, place + PERIOD_AT, max(woken, 0))
 
 
 def _records(content: mmap.mmap) -> Iterator[tuple[int, int, int, int]]:
@@ -264,7 +277,7 @@ def _lines_of_perf(perf: str, words: Sequence[str], descriptors: Sequence[int]) 
     command = [
         *(perf, "script", "-f", "-i", f"/proc/self/fd/{descriptors[0]}", "--ns", "--no-inline"),
         *("--max-stack", str(_FRAMES), "--show-lost-events"),
-        *("-F", "pid,tid,time,event,trace,ip,sym,symoff,dso", *words),
+        *("-F", "pid,tid,time,period,event,ip,sym,symoff,dso", *words),
     ]
     variables = {**os.environ, "PERF_CONFIG": os.devnull, "PERF_BUILDID_DIR": "/nonexistent"}
     process = subprocess.Popen(  # noqa: S603 - the program that root trusts
@@ -323,12 +336,8 @@ def read_perf(lines: Iterable[str], rows: IO[bytes], own: Collection[int] = froz
 
 def _head(match: re.Match[str]) -> tuple[int, int, int, int] | None:
     """Return time, thread, woken thread and kind of an event."""
-    kind, woken = _KINDS.get(match[5], RUN), 0
-    if kind == WAKE:
-        named = _WOKEN.search(match[6])
-        if named is None:
-            return None
-        woken = int(named[1])
+    kind = _KINDS.get(match[6], RUN)
+    woken = int(match[5]) if kind == WAKE else 0
     thread = int(match[2])
     time = int(match[3]) * 1_000_000_000 + int(match[4])
     if not (0 < thread < 2**31 and 0 <= woken < 2**31 and time < 2**62):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,9 @@ class Recorded:
         patch.setattr(module.secrets, "randbits", lambda _: 5)
         budget = Budget(overhead, 1.0, calibrate="off")
         values = {"profile": "minimal", "budget": budget} | more
+        beside = values.pop("beside", ())
         self.recorder = kernel.open_recorder(self.place, **values)
+        self.recorder.open_beside([gate(self) for gate in beside])
         self.begin = self.recorder.start()
 
     def _make_busy(self, cpus: tuple[int, ...]) -> Busy:
@@ -189,6 +191,64 @@ def test_the_machine_is_recorded_by_windows(record: Callable[..., Recorded]) -> 
     assert (result.gaps_file, result.loss) == ("gaps.jsonl", ())
     metadata = (of.place / "trace" / "kernel" / "metadata").read_text()
     assert "critpath_gap_begin" in metadata
+
+
+class Stacks:
+    """What takes stacks, of every tenth event, while it is open."""
+
+    name, state, event_ns = "stacks", "soft", 20_000.0
+    cpus = (0,)
+
+    def __init__(self, of: Recorded) -> None:
+        self.of = of
+        self.is_open, self.opened_for, self.windows, self.since, self.taken = False, 0.0, 0, 0.0, 0
+
+    def emit(self, count: int) -> None:
+        self.taken += count * self.is_open
+        self.of.emit(10 * count)
+
+    def open(self) -> None:
+        self.is_open, self.since = True, self.of.time.monotonic()
+        self.windows += 1
+
+    def close(self) -> None:
+        self.opened_for += (self.of.time.monotonic() - self.since) * self.is_open
+        self.is_open = False
+
+    end = turn_off = close
+
+    def counts(self, cpus: Sequence[int]) -> list[int]:
+        return [self.taken * (cpu == 0) for cpu in cpus]
+
+    def cpu_time(self) -> float:
+        return 0.0
+
+
+def test_stacks_are_taken_as_the_budget_allows_and_it_is_said_when(
+    record: Callable[..., Recorded],
+) -> None:
+    """They cost some times what paths do: these go on while there is no credit for stacks."""
+    of = record(0.05, beside=[Stacks])
+    [stacks] = of.recorder._beside
+    for _ in range(2000):
+        stacks.emit(8)
+        of.time.pass_time(0.002)
+    result = of.finish()
+    told: Any = result.overhead
+    base, beside = told["layers"]["base"], told["layers"]["stacks"]
+    assert told["counted"] < 1.2 * 0.05
+    assert told["events_ns"]["stacks"] == 20_000
+    assert base["open"] > 2 * beside["open"] > 0
+    assert beside["events"] == stacks.taken > 100
+    gaps = {
+        name: [g for g in of.rows("gaps.jsonl") if g["layer"] == name] for name in told["layers"]
+    }
+    closed = sum(gap["end"] - gap["begin"] for gap in gaps["stacks"]) / 1e9
+    assert closed == pytest.approx(4 - beside["open"], abs=0.2)
+    # Nothing is taken of what has no path.
+    for gap in gaps["base"]:
+        middle = (gap["closed"] + gap["opening"]) // 2
+        assert any(one["begin"] <= middle <= one["end"] for one in gaps["stacks"])
 
 
 def test_programs_find_the_gate_and_without_a_budget_there_is_none(

@@ -16,19 +16,19 @@ from critpath_record.stacks.perf import PerfSource
 from critpath_record.stacks.sources import StackRequest
 from critpath_record.stacks.unwind import ROW, RUN, SLEEP, WAKE, read_perf, write_frames
 
-PRINTED = """ 12/13 100.000000005:   sched:sched_switch: prev_comm=app prev_pid=13 prev_state=S
+PRINTED = """ 12/13 100.000000005:   1 context-switches:
 \t           cf545 clock_nanosleep@GLIBC_2.2.5+0x65 (/nowhere/libc.so.6)
 \t            1241 nap+0x21 (/nowhere/my app)
 \tffffffffffffffff [unknown] ([unknown])
 
- 12/12 100.000000009:   sched:sched_waking: comm=a pid=9 x pid=13 prio=120 target_cpu=001
+ 12/12 100.000000009:   13   cpu-migrations:
 \t            1300 main+0x1 (/nowhere/my app)
 
- 12/12 100.100000000:    1000000 cpu-clock/freq=199/u:
+ 12/12 100.100000000:    1000000 cpu-clock:
 \t    7fd9e52970b5 py::Pool.get:/srv/pool.py+0x5 (/tmp/perf-12.map)
 
  0/0 100.200000000: PERF_RECORD_LOST lost 12
- 12/12 100.300000000:   sched:sched_switch: prev_comm=app prev_pid=12 prev_state=S
+ 12/12 100.300000000:   1 context-switches:
 
 """
 
