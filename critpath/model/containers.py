@@ -203,12 +203,18 @@ def join_groups(*lists: Iterable[ControlGroup]) -> tuple[ControlGroup, ...]:
 
 # What labels say of a place.
 
+_AMONG_LIKES: Final = re.compile(r"[-/_:#\s]\d+$")
 _IN_LABEL: Final = re.compile(rf" \((?:{_POD}|{_CONTAINER}) [^()]*\)")
 
 
 def name_in_place(name: str, place: str) -> str:
     """Return a service's name with the pod or container that it is in: ``nginx:80 (pod a/b)``."""
     return f"{name} ({place})" if place else name
+
+
+def strip_instance(name: str) -> str:
+    """Return what a process is called without its number among its like: postgres-3, worker/2."""
+    return _AMONG_LIKES.sub("", name) or name
 
 
 def is_container(place: str) -> bool:

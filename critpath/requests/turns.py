@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from critpath.model import I32, I64, U8, Bool, Loss, Workers
-from critpath.model.containers import Places, is_container, name_in_place
+from critpath.model.containers import Places, is_container, name_in_place, strip_instance
 from critpath.model.gaps import Gaps
 from critpath.model.requests import (
     NONE,
@@ -39,8 +38,6 @@ WHYS: Final = (
     *("answered in pieces over time", "one of several datagrams"),
 )
 MULTIPLEXED, _READ_LATE, _BY_WAKE, _ROLE, _STREAM, _DATAGRAMS = range(1, 7)
-# A process's number among its like: postgres-3, worker/2.
-_INSTANCE: Final = re.compile(r"[-/_:#\s]\d+$")
 
 MOST_LABELS: Final = 64  # technical: of a service's messages
 # What an account (`RequestAccount`) has of every endpoint.
@@ -727,8 +724,7 @@ class Processes:
     def name(self, host: int, tid: int) -> str:
         """Return what a thread's process is called, without its number among its like."""
         pid = self.pid(host, tid)
-        name = self._name.get((host, pid)) or self._name.get((host, tid), "")
-        return _INSTANCE.sub("", name) or name
+        return strip_instance(self._name.get((host, pid)) or self._name.get((host, tid), ""))
 
     def container(self, host: int, tid: int) -> str:
         """Return the container or pod that a thread is in, "" for none that is known."""

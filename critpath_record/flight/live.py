@@ -1,11 +1,11 @@
-"""Executions as they end, by marks and by processes: for slow ones, and for ``critpath top``."""
+"""Executions and requests as they end: for slow ones, and for ``critpath top``."""
 
 from __future__ import annotations
 
 import contextlib
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -13,8 +13,10 @@ from urllib.parse import unquote
 
 from critpath.errors import CritpathError
 from critpath.units import safe_text
+from critpath_record.flight._requests import Requests
+from critpath_record.flight.kinds import Kinds
 from critpath_record.flight.pages import has_missed, page_time
-from critpath_record.ftrace._pages import list_records
+from critpath_record.ftrace.formats import EventFormat, parse_format
 from critpath_record.ftrace.tracefs import Instance
 
 MARKER, PROCESS = "marker", "process"
@@ -22,8 +24,6 @@ MARKER, PROCESS = "marker", "process"
 _MOST_OPEN: Final = 10_000
 _EVENT: Final = struct.Struct("=HBBi")  # fields of all events: number and thread
 _TEXT: Final = 16  # where a mark's text begins
-_ID: Final = re.compile(r"^ID: (\d+)$", re.MULTILINE)
-_COMM: Final = re.compile(r"field:char comm\[16\];\s*offset:(\d+);")
 _COMM_BYTES: Final = 16
 _MARK: Final = re.compile(rb"critpath:(begin|end) ([!-~]{1,800})(?: ([!-~]{1,800}))?", re.ASCII)
 
@@ -48,43 +48,118 @@ class Execution(NamedTuple):
     end: int
 
 
+# What `_requests` makes of an event, and where it finds that: fields behind the bytes it needs.
+_OTHER, _ARRIVAL, _RECEIVE, _SEND, _OF, _STATE = range(1, 7)
+_ADDRESSED: Final = ("family", "protocol")
+SOCKETS: Final = {
+    "sock/sk_data_ready": (_ARRIVAL, ("skaddr", *_ADDRESSED, "", "", "", "")),
+    "sock/sock_recv_length": (_RECEIVE, ("sk", *_ADDRESSED, "ret", "flags", "", "")),
+    "sock/sock_send_length": (_SEND, ("sk", *_ADDRESSED, "ret", "flags", "", "")),
+    "tcp/tcp_rcv_space_adjust": (_OF, ("skaddr", "family", "", "", "", "sport", "dport")),
+    "sock/inet_sock_set_state": (
+        _STATE,
+        ("skaddr", *_ADDRESSED, "oldstate", "newstate", "sport", "dport"),
+    ),
+}
+_SIZES: Final = {
+    **dict.fromkeys(("skaddr", "sk"), 8),
+    **dict.fromkeys(("family", "protocol", "sport", "dport"), 2),
+    **dict.fromkeys(("ret", "flags", "oldstate", "newstate"), 4),
+}
+
+Format = tuple[int, int, tuple[int, ...]]
+
+
 @dataclass(frozen=True)
 class Formats:
-    """Where the kernel writes what is looked at: numbers of events, and places of names."""
+    """Where the kernel writes what is looked at: numbers of events, and places of names.
+
+    Attributes
+    ----------
+    mark, exec, exit : int
+        0 where the kernel has none.
+    comm : int
+        Where a name is in what tells that a process ends.
+    sockets : tuple
+        What `_requests.Requests` takes of the events of sockets; nothing where one is lacking.
+    """
 
     mark: int
     exec: int = 0
     exit: int = 0
     comm: int = 0
+    sockets: tuple[Format, ...] = ()
 
     @classmethod
     def read(cls, instance: Instance) -> Formats:
         """Read the kernel's descriptions; without those of processes only marks are found."""
 
-        def number(text: str) -> int:
-            found = _ID.search(text)
-            return int(found[1]) if found else 0
+        def find(event: str) -> EventFormat:
+            file = f"events/{event}/format"
+            return parse_format(instance.path / file, instance.read(file))
 
-        mark = number(instance.read("events/ftrace/print/format"))
+        sockets: tuple[Format, ...] = ()
         with contextlib.suppress(CritpathError):
-            ended = instance.read("events/sched/sched_process_exit/format")
-            comm = _COMM.search(ended)
-            begun = number(instance.read("events/sched/sched_process_exec/format"))
-            return cls(mark, begun, number(ended), int(comm[1])) if comm else cls(mark)
-        return cls(mark)
+            sockets = tuple(
+                (of.number, what, place_fields(of, names))
+                for event, (what, names) in SOCKETS.items()
+                for of in [find(event)]
+            )
+        mark = find("ftrace/print").number
+        with contextlib.suppress(CritpathError, StopIteration):
+            ended = find("sched/sched_process_exit")
+            comm = next(f.offset for f in ended.fields if f.name == "comm")
+            return cls(mark, find("sched/sched_process_exec").number, ended.number, comm, sockets)
+        return cls(mark, sockets=sockets)
+
+    @property
+    def table(self) -> tuple[Format, ...]:
+        """All events that are looked at."""
+        others = (number for number in (self.mark, self.exec, self.exit) if number)
+        return (*((number, _OTHER, ()) for number in others), *self.sockets)
+
+
+def place_fields(of: EventFormat, names: Sequence[str]) -> tuple[int, ...]:
+    """Return how long a record is at least, and where its fields are, -1 for none.
+
+    Raises CritpathError where one is not as it was when this was written.
+    """
+    fields = {field.name: field for field in of.fields}
+    found = []
+    need = 0
+    for name in names:
+        field = fields.get(name)
+        if name and (field is None or field.size != _SIZES[name]):
+            raise CritpathError(f"the kernel's {of.name} has no {name}", "report it")
+        found.append(field.offset if field else -1)
+        need = max(need, found[-1] + _SIZES.get(name, 0))
+    return (need, *found)
 
 
 class LiveExecutions:
-    """Pairs of begins and ends, in the order in which pages come."""
+    """What goes on, in the order in which pages come: marks and processes in pairs, and requests.
 
-    def __init__(self, formats: Formats) -> None:
+    Parameters
+    ----------
+    formats : Formats
+    kinds : Kinds
+        What requests are called.
+    """
+
+    def __init__(self, formats: Formats, kinds: Kinds) -> None:
         self._formats = formats
         self._open: dict[tuple[str, str, str], int] = {}
+        self.kinds = kinds
+        self.requests = Requests(formats.table, self.kinds.find)
 
-    def add(self, pages: list[bytes]) -> list[Execution]:
-        """Return the executions that ended in these pages."""
+    def add(self, pages: list[bytes], until: int = 0) -> list[Execution]:
+        """Return the executions that ended in these pages.
+
+        With them all that happened until a time (ns) is known: so far requests are followed.
+        """
         found = []
         steps = sorted(step for page in pages for step in self._steps(page))
+        self.requests.advance(until)
         for time, begins, what, kind, key in steps:
             if not what:
                 self.forget()  # the end of what is open may be among what was lost
@@ -100,25 +175,31 @@ class LiveExecutions:
         return found
 
     def forget(self) -> None:
-        """Forget what began: pages are left out from here on."""
+        """Forget which executions began: pages are left out from here on."""
         self._open.clear()
+
+    def cross_gap(self, until: int) -> None:
+        """Forget what began: nothing was recorded for a while that ends now."""
+        self.forget()
+        self.requests.cross_gap(until)
 
     def _steps(self, page: bytes) -> Iterator[tuple[int, bool, str, str, str]]:
         of = self._formats
         if has_missed(page):
             yield page_time(page), False, "", "", ""
-        for time, data in list_records(page):
-            if len(data) < _EVENT.size:
-                continue
+        for time, data in self.requests.add(page):
             kind, _, _, pid = _EVENT.unpack_from(data)
             if kind == of.mark:
                 found = _MARK.match(data, _TEXT)
                 if found is not None:
                     begins, name, key = found.groups()
                     yield time, begins == b"begin", MARKER, _word(name), _word(key) or str(pid)
-            elif of.exec and kind == of.exec:
+                continue
+            self.kinds.forget_thread(pid)
+            self.requests.forget_thread(pid)
+            if kind == of.exec:
                 yield time, True, PROCESS, "", str(pid)
-            elif of.exec and kind == of.exit:
+            else:
                 comm = data[of.comm : of.comm + _COMM_BYTES].partition(b"\0")[0]
                 yield time, False, PROCESS, safe_text(comm.decode("utf-8", "replace")), str(pid)
 

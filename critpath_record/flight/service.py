@@ -31,6 +31,7 @@ from critpath_record.budget.loop import BusyTimes, Loop
 from critpath_record.cleanup import remove_leftovers
 from critpath_record.flight.conditions import COMMAND, LASTING, USUAL, Condition
 from critpath_record.flight.dumps import Dump, Trigger, dump_request, find_dumps, remove_oldest
+from critpath_record.flight.kinds import Kinds
 from critpath_record.flight.live import Execution, Formats, LiveExecutions
 from critpath_record.flight.memory import DUMP, Memory, allow_pipes
 from critpath_record.flight.state import FORMAT, hold_lock, listen, prepare_directory, write_state
@@ -265,7 +266,7 @@ class Flight:
         self._control = Control(budget, costs, names, len(memory.cpus), 1)
         self._control.owe("calibration", costs.seconds)
         self._control.longest = max(self._control.longest, budget.horizon / _LOOKS)
-        self._live = LiveExecutions(Formats.read(memory.instance))
+        self._live = LiveExecutions(Formats.read(memory.instance), Kinds())
         self._look_at_threads()
         self._own = time.thread_time()
         self._since = time.monotonic_ns()

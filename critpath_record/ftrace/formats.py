@@ -144,7 +144,12 @@ def _field(file: Path, line: str) -> FormatField:
 
 def read_format(file: Path) -> EventFormat:
     """Read an event's ``format`` file; raises CritpathError if it is malformed."""
-    lines = _text(file).splitlines()
+    return parse_format(file, _text(file))
+
+
+def parse_format(file: Path, text: str) -> EventFormat:
+    """Return what an event's ``format`` file says; raises CritpathError if it is malformed."""
+    lines = text.splitlines()
     name = next((x[5:].strip() for x in lines if x.startswith("name:")), "")
     number = next((x[3:].strip() for x in lines if x.startswith("ID:")), "")
     if not _PLAIN_NAME.fullmatch(name):

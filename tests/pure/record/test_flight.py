@@ -36,6 +36,7 @@ from critpath_record.flight.dumps import (
     find_dumps,
     remove_oldest,
 )
+from critpath_record.flight.kinds import Kinds
 from critpath_record.flight.live import MARKER, PROCESS, Formats, LiveExecutions
 from critpath_record.flight.memory import Held, Loss, MarkPages, MemoryJournal
 from critpath_record.flight.pages import HEAD, cut, cut_page, is_empty
@@ -201,7 +202,7 @@ def test_marks_and_processes_become_executions() -> None:
             (10, exit_),
         ],
     )
-    live = LiveExecutions(Formats(5, 8, 9, 8))
+    live = LiveExecutions(Formats(5, 8, 9, 8), Kinds())
     found = [(e.what, e.kind, e.id, e.begin, e.end) for e in live.add([page])]
     assert found == [
         (MARKER, "a b", "1", 100, 120),
@@ -215,7 +216,7 @@ def test_what_ended_while_nobody_looked_is_not_taken_for_slow() -> None:
         make_page(t, [(0, mark(5, b"critpath:%s a\n" % w))])
         for t, w in ((1, b"begin"), (9, b"end"))
     )
-    live = LiveExecutions(Formats(5, 8, 9, 8))
+    live = LiveExecutions(Formats(5, 8, 9, 8), Kinds())
     live.add([begin])
     live.forget()
     assert not live.add([end])
@@ -228,7 +229,7 @@ def test_what_ended_while_nobody_looked_is_not_taken_for_slow() -> None:
 
 @given(st.binary(max_size=300))
 def test_a_damaged_page_does_no_harm(data: bytes) -> None:
-    LiveExecutions(Formats(5, 8, 9, 8)).add([HEAD.pack(1, len(data)) + data])
+    LiveExecutions(Formats(5, 8, 9, 8), Kinds()).add([HEAD.pack(1, len(data)) + data])
     cut_page(HEAD.pack(1, len(data)) + data, 5)
 
 
@@ -485,7 +486,7 @@ def test_whatever_comes_nothing_that_is_held_grows(
     control = Control(budget, TABLE, ["base", "network"], 2, 1)
     journal, refusals = MemoryJournal(), Refusals(6, lambda: clock[0])
     marks = MarkPages(Gates(tmp_path), [0, 1], 4096, 1 << 16)
-    live = LiveExecutions(Formats(5, 8, 9, 8))
+    live = LiveExecutions(Formats(5, 8, 9, 8), Kinds())
     recent = collections.deque(maxlen=1000)
     held = (control, journal, refusals, marks, live, recent)
     opened: frozenset[str] = frozenset()
