@@ -45,3 +45,17 @@ def has_foreign_clock() -> bool:
         return False
     lines = [line.split() for line in text.splitlines()]
     return any(line[0] == "monotonic" and {*line[1:]} != {"0"} for line in lines if line)
+
+
+CAP_SYS_MODULE: Final = 16
+CAP_SYS_ADMIN: Final = 21
+
+
+def has_capability(number: int) -> bool:
+    """Tell whether this process has a capability; where that is unknown, a try will tell."""
+    try:
+        status = Path("/proc/self/status").read_text(encoding="utf-8", errors="replace")
+        line = next(x for x in status.splitlines() if x.startswith("CapEff:"))
+        return bool(int(line.split()[1], 16) >> number & 1)
+    except (OSError, StopIteration, ValueError):
+        return True

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from critpath.errors import CritpathError
 from critpath_marks.sessions import pid_namespace
@@ -23,6 +23,9 @@ from critpath_record.identity import (
     lacks_proc,
 )
 from critpath_record.recorder import RECORDERS, TRACING, Leftover, RecorderSettings, Requirement
+
+if TYPE_CHECKING:
+    from critpath_record.trials import Trial
 
 # Bytes that a recording should find free.  A pipe between two processes that does
 # nothing else makes about 50 MB of trace a second; most programs make a hundredth.
@@ -72,6 +75,13 @@ class Preflight:
         from critpath_record.cleanup import find_leftovers  # noqa: PLC0415 - rare
 
         return find_leftovers(directories)
+
+    @staticmethod
+    def try_all() -> list[Trial]:
+        """Try each thing that a recorder does, which a container may keep from it."""
+        from critpath_record.trials import try_all  # noqa: PLC0415 - rare
+
+        return try_all()
 
     def why_not(self, recorder: str = "auto") -> str:
         """Return why nothing can be recorded here by a recorder, "" if it can."""

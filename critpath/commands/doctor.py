@@ -6,6 +6,7 @@ import argparse
 import os
 import time
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -40,6 +41,7 @@ OPTIONS: Final = (
         "moved or copied", Path, nargs="*"),
     flag("--clean", "end the processes and remove the tracing sessions that killed recorders left, "
         "and finish their recordings"),
+    flag("--deep", "try each thing that a recorder does, as a container may keep it from that"),
     flag("--json", "write everything as JSON"),
 )  # fmt: skip
 
@@ -58,6 +60,9 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     left = found.find_leftovers([] if arguments.clean else arguments.directories)
     document = _document(found, left, done)
     document["marking"] = _find_marking(asking)
+    document["tried"] = [asdict(one) for one in found.try_all()] if arguments.deep else []
+    if any(one["why"] and one["fatal"] for one in document["tried"]):
+        document["can_record"], document["recorder"] = False, None
     if arguments.json:
         from critpath.report.document import to_json  # noqa: PLC0415 - start-up time
 
@@ -152,6 +157,7 @@ def _lines(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if document["obstacles"]:
         yield "every recorder:", "bold"
         yield from _obstacle_lines(document["obstacles"])
+    yield from _tried_lines(document["tried"])
     for done in document["cleaned"]:
         yield done, "green"
     if document["leftovers"]:
@@ -167,6 +173,17 @@ def _lines(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "host:", "bold"
     for name, value in _facts(document["host"]):
         yield f"  {name:<10} {value}", ""
+
+
+def _tried_lines(tried: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
+    """Yield what did not work of what was tried, and what did."""
+    if tried:
+        works = ", ".join(one["name"] for one in tried if not one["why"])
+        yield f"tried, and works: {works or 'nothing'}", "bold"
+    for one in tried:
+        if one["why"]:
+            what = f"{one['name']}: {one['why']}: {one['lost']}"
+            yield from _obstacle_lines([{**one, "what": what}])
 
 
 def _stack_lines(sources: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -24,6 +24,7 @@ from critpath.model.containers import (
     ControlGroup,
     Places,
     find_group,
+    index_groups,
     is_container,
     parse_group,
 )
@@ -181,7 +182,7 @@ def describe_known_places(events: Events, where: ThreadFilter) -> tuple[str, ...
 
 def _match_container(where: ThreadFilter) -> Callable[[int | str], bool]:
     """Return what tells whether a path is of the container that is asked for."""
-    named = {of.path: of for of in where.groups}
+    named = index_groups(where.groups)
 
     @cache
     def is_inside(path: int | str) -> bool:
@@ -224,7 +225,7 @@ def _find_moves(
 ) -> list[tuple[int, int, int, str]]:
     """Return when each process was first in which place: host, process, time, place."""
     named = {
-        number: {of.path: of for of in groups[name]}
+        number: index_groups(groups[name])
         for number, name in enumerate(events.hosts if len(events.hosts) > 1 else ("",))
         if name in groups
     }

@@ -179,15 +179,24 @@ def fold_unit(name: str) -> str:
     return _INSTANCE.sub(lambda of: f"{of[1] or of[3]}*{of[2] or of[4]}", name)
 
 
+def index_groups(groups: Iterable[ControlGroup]) -> dict[str, ControlGroup]:
+    """Return groups by path, and by id: a recorder in a container sees paths in another way."""
+    found = list(groups)
+    return {of.id: of for of in found if of.id} | {of.path: of for of in found}
+
+
 def find_group(path: str, named: Mapping[str, ControlGroup]) -> ControlGroup | None:
-    """Return whose group a path is: as it was named while it was recorded, or by its path."""
+    """Return whose group a path is: as it was named while it was recorded, or by its path.
+
+    `named` is as `index_groups` makes it.
+    """
     here = path
     while here:
         if (one := named.get(here)) is not None:
             return one
         here = here.rpartition("/")[0]
     found = parse_group(path)
-    return found[0] if found else None
+    return named.get(found[0].id, found[0]) if found else None
 
 
 def join_groups(*lists: Iterable[ControlGroup]) -> tuple[ControlGroup, ...]:

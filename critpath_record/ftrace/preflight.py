@@ -14,6 +14,7 @@ from critpath.schema.ways import way_of_requests
 from critpath_record.ftrace import tracefs
 from critpath_record.ftrace.drain import online_cpus
 from critpath_record.ftrace.events import SEGMENTS, lttng_name
+from critpath_record.identity import CAP_SYS_ADMIN, has_capability
 from critpath_record.recorder import RecorderSettings, Requirement
 
 CLOCK: Final = "mono"
@@ -132,6 +133,14 @@ def _unmounted(*, mount: bool) -> list[Requirement]:
         return [
             Requirement("root", "tracing through tracefs needs root", _ROOT),
             Requirement("tracefs", what, f"sudo {tracefs.MOUNT_COMMAND}"),
+        ]
+    if not has_capability(CAP_SYS_ADMIN):
+        return [
+            Requirement(
+                "tracefs",
+                f"{what}, and this process may not mount it (no CAP_SYS_ADMIN)",
+                f"give the container the host's: -v {tracefs.MOUNT_POINT}:{tracefs.MOUNT_POINT}",
+            )
         ]
     if not mount:
         return [

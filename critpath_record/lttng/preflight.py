@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from critpath_marks.sessions import pid_namespace
-from critpath_record.identity import INITIAL_PID_NAMESPACE
+from critpath_record.identity import CAP_SYS_MODULE, INITIAL_PID_NAMESPACE, has_capability
 from critpath_record.lttng import program
 from critpath_record.recorder import Requirement
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from critpath_record.recorder import RecorderSettings
 
 _GROUP: Final = "tracing"
-_CAP_SYS_MODULE: Final = 16
 
 
 def missing_requirements(settings: RecorderSettings | None = None) -> list[Requirement]:
@@ -69,7 +68,7 @@ def _rights(*, daemon: bool, loaded: bool) -> list[Requirement]:
     """Return what keeps this user from the tracer."""
     inside = pid_namespace() not in {0, INITIAL_PID_NAMESPACE}
     if os.geteuid() == 0:
-        if not loaded and not daemon and not _may_load_modules():
+        if not loaded and not daemon and not has_capability(CAP_SYS_MODULE):
             where = "this container" if inside else "this process"
             return [
                 Requirement(
@@ -161,15 +160,6 @@ def _lockdown() -> bool:
         except (OSError, ValueError):
             continue
     return False
-
-
-def _may_load_modules() -> bool:
-    try:
-        status = Path("/proc/self/status").read_text(encoding="utf-8", errors="replace")
-        line = next(x for x in status.splitlines() if x.startswith("CapEff:"))
-        return bool(int(line.split()[1], 16) >> _CAP_SYS_MODULE & 1)
-    except (OSError, StopIteration, ValueError):
-        return True  # not known: the attempt will tell
 
 
 def _in_group() -> bool:

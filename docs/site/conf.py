@@ -71,6 +71,7 @@ PAGES: Final = {
         "docs/signatures",
         "docs/always-on",
         "docs/metrics",
+        "docs/containers/README",
         "docs/kernels",
         "docs/ab",
         "docs/ci",

@@ -7,6 +7,8 @@ import os
 import secrets
 import shutil
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -93,3 +95,86 @@ def test_containers_of_podman(image, record, tmp_path, version, users):
         assert {*again.executions.id} <= {*paths.executions.id}
         # One may have gone between the looks at threads and at groups, at the begin.
         assert len(paths) - len(again) <= 1
+
+
+# A flight recorder, a dump, its end: what a container's one process would be, in a shell of it.
+FLIGHT = """
+critpath="$1 -m critpath"; shift
+$critpath record --always --overhead 1000% --memory 8M --usual 0 --calibrate off -o $1 2>$1.log &
+until /bin/busybox grep -q "flight recorder: profile" $1.log; do
+  kill -0 $! || { /bin/busybox cat $1.log; exit 9; }; /bin/busybox sleep 0.1
+done
+$critpath dump $1 && $critpath dump --stop $1
+wait $!
+"""
+ALL = ("SYS_PTRACE", "DAC_READ_SEARCH", "SYS_NICE", "PERFMON", "BPF")
+
+
+def run_inside(image, state, *words, caps=(), more=(), entry=()):
+    """Run words as root in a container that sees this machine's Python, processes and tracefs."""
+    seen = {Path("/usr"), Path("/lib"), Path("/lib64"), Path(sys.prefix), Path(sys.base_prefix)}
+    seen |= {Path(place) for place in sys.path if place}
+    there = {place.resolve() for place in seen if place.is_dir()}
+    places = {p for p in there | seen if p.is_dir() and not any(q in there for q in p.parents)}
+    flags = [f"--volume={place}:{place}:ro" for place in sorted(places)]
+    flags += [f"--cap-add={name}" for name in caps]
+    command = [
+        *("podman", "run", "--rm", "--network=none", "--pid=host", "--cgroupns=host"),
+        *("--read-only", "--tmpfs=/tmp", "--cap-drop=ALL", "--workdir=/tmp", *LIMITS, *flags),
+        *(
+            "--env=PATH=/usr/bin:/bin",
+            f"--env=PYTHONPATH={os.pathsep.join(filter(None, sys.path))}",
+        ),
+        *("--volume=/sys/kernel/tracing:/sys/kernel/tracing", f"--volume={state}:/state", *more),
+        *(image, *(entry or (sys.executable, "-m", "critpath")), *words),
+    ]
+    return run(*command, version="1")
+
+
+def lacks(done):
+    """Return what doctor --deep found to be lacking, by name, with whether that is fatal."""
+    if not done.stdout.startswith("{"):
+        pytest.skip(f"podman cannot run that here: {done.stderr.strip()[-200:]}")
+    tried = json.loads(done.stdout)["tried"]
+    return {one["name"]: one["fatal"] for one in tried if one["why"]}
+
+
+def test_doctor_in_a_container_says_what_is_missing(image, tmp_path):
+    words = ("doctor", "--deep", "--json")
+    none = lacks(run_inside(image, tmp_path, *words))
+    assert not any(none.values())  # root alone is enough to record
+    assert {"CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH", "CAP_SYS_NICE", "CAP_PERFMON"} <= {*none}
+    assert {"names of containers", "CAP_BPF", "programs that begin"} <= {*none}
+    storage = "/var/lib/containers/storage"
+    more = ("--security-opt=seccomp=unconfined", f"--volume={storage}:{storage}:ro")
+    given = lacks(run_inside(image, tmp_path, *words, caps=ALL, more=more))
+    assert {*given} <= {"programs that begin", "CAP_SYS_NICE"}
+    # Users of its own: not the machine's root, whatever else it is given.
+    mapped = run_inside(image, tmp_path, *words, caps=ALL, more=USERS["with"])
+    assert lacks(mapped).get("root") is True
+    assert mapped.returncode == 1
+    assert json.loads(mapped.stdout)["can_record"] is False
+
+
+@pytest.mark.parametrize("groups", ["host", "private"])
+def test_a_flight_recorder_in_a_container_without_any_capability(image, tmp_path, groups):
+    """It names other containers, also where it sees their groups by other paths."""
+    other = f"critpath-test-{secrets.token_hex(4)}"
+    spinning = ("podman", "run", "-d", "--name", other, "--network=none", *LIMITS, image)
+    begun = run(*spinning, "/bin/busybox", "sh", "-c", SPIN, version="1")
+    if begun.returncode:
+        pytest.skip(f"podman cannot run that here: {begun.stderr.strip()[-200:]}")
+    storage = "/var/lib/containers/storage"
+    more = (f"--volume={storage}:{storage}:ro", "--volume=/run:/run", f"--cgroupns={groups}")
+    place = f"/state/{other}"
+    try:
+        shell = ("/bin/busybox", "sh", "-c", FLIGHT, "sh", sys.executable, place)
+        done = run_inside(image, tmp_path, more=more, entry=shell)
+    finally:
+        run("podman", "rm", "-f", "-t", "0", other, version="1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    [dump] = [p for p in (tmp_path / other).iterdir() if p.is_dir()]
+    assert other in {of.name for of in read_manifest(dump).groups}
+    paths = extract([dump], specification=f"process,container={other}")
+    assert {*paths.executions.label} <= {"busybox"}
+    assert len(paths)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,6 +13,7 @@ from critpath.model.containers import (
     ControlGroup,
     Places,
     find_group,
+    index_groups,
     join_groups,
     name_in_place,
     parse_group,
@@ -91,6 +94,15 @@ def test_who_was_named_is_found_by_any_group_below():
     named = {POD.path: POD}
     assert find_group(f"{POD.path}/init.scope", named) is POD
     assert find_group(f"/other/docker-{ID}.scope", named).runtime == "docker"
+    assert find_group("/user.slice", named) is None
+
+
+def test_a_container_is_known_by_its_id_where_a_recorder_in_one_sees_another_path():
+    """In a control group namespace of its own, paths of others lead up first."""
+    seen = replace(POD, path=f"/../../cri-containerd-{ID}.scope")
+    named = index_groups([seen, ControlGroup("/system.slice/x.service", unit="x.service")])
+    assert find_group(f"/kubepods/cri-containerd-{ID}.scope/init", named) is seen
+    assert find_group(f"/kubepods/cri-containerd-{ID[::-1]}.scope", named).name == ""
     assert find_group("/user.slice", named) is None
 
 

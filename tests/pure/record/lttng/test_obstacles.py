@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from critpath_record import identity
 from critpath_record.lttng import preflight as module
 from critpath_record.lttng.preflight import missing_requirements
 
@@ -16,7 +17,8 @@ _MODULE_CAPABILITY = 1 << 16
 def files(tmp_path, monkeypatch):
     """Let absolute paths of the machine lie in a directory; return it."""
     real = module.Path
-    monkeypatch.setattr(module, "Path", lambda place: real(f"{tmp_path}{place}"))
+    for of in (module, identity):
+        monkeypatch.setattr(of, "Path", lambda place: real(f"{tmp_path}{place}"))
 
     def write(place, text=""):
         path = tmp_path / place.lstrip("/")
