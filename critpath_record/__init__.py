@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from critpath_record.output import OutputDirectory
     from critpath_record.preflight import Preflight, doctor
     from critpath_record.recorder import (
-        Count,
         CountsRequest,
         Leftover,
         Outcome,
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from critpath_record.session import record
     from critpath_record.signals import InheritedState
     from critpath_record.slots import SlotRunner
+    from critpath_record.source import Count
     from critpath_record.stacks.sources import AUTO, check_stacks
     from critpath_record.user import User
 else:

@@ -19,16 +19,17 @@ import struct
 import subprocess
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from critpath.errors import CritpathError, UsageError
 from critpath.units import plural, safe_text
 from critpath_record.ctf.trace import CtfEventClass, TraceWriter, declare_integer
 from critpath_record.dirfd import open_dir
 from critpath_record.scripts import split_python
+from critpath_record.source import Source, Taken
 
 if TYPE_CHECKING:
     import numpy as np
@@ -119,29 +120,23 @@ def check_python(program: Executable, user: User | None) -> None:
 
 
 @dataclass
-class FunctionFiles:
-    """What the command's agents write, and where.
+class FunctionFiles(Source):
+    """What the command's agents write, and where."""
 
-    Attributes
-    ----------
-    directory : Path
-        Of the recording, as this process writes to it.
-    share : float
-        Of the command's cpu time that recording functions may take.
-    """
-
-    directory: Path
-    share: float
+    name: ClassVar[str] = "functions"
+    directory: Path  # of the recording, as this process writes to it
+    share: float  # of the command's cpu time that recording functions may take
+    user: User | None = None  # whom the command runs as
     _descriptor: int = -1
     _costs: dict[str, float] = field(default_factory=dict)  # of an event, by process (ns)
 
-    def start(self, user: User | None) -> None:
+    def prepare(self) -> None:
         """Make the directory, and open it for the command."""
         place = self.directory / RAW
         place.mkdir(mode=0o700)
         self._descriptor = open_dir(place)
-        if user is not None:
-            os.fchown(self._descriptor, user.uid, user.gid)
+        if self.user is not None:
+            os.fchown(self._descriptor, self.user.uid, self.user.gid)
         os.set_inheritable(self._descriptor, True)
 
     def environment(self) -> Mapping[str, str]:
@@ -158,7 +153,7 @@ class FunctionFiles:
         """Return the descriptor that the command inherits."""
         return (self._descriptor,)
 
-    def spent(self) -> float:
+    def cost(self) -> float:
         """Return what noting functions took so far (s of cpu time): events by their cost.
 
         Each process measured what an event costs it, which depends on its callbacks; where that
@@ -171,8 +166,14 @@ class FunctionFiles:
             spent += events * self._costs.get(process, _UNKNOWN)
         return _COLD * spent / 1e9
 
-    def close(self) -> None:
-        """Let the directory go; idempotent."""
+    def drain(self, report: Callable[[str], None]) -> Taken:
+        """Make a trace of what agents wrote while the tracer recorded."""
+        report("writing functions")
+        self.abort()
+        return Taken(warnings=convert_functions(self.directory, self.span), beside=(FILE,))
+
+    def abort(self) -> None:
+        """Let the directory go."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)

@@ -35,7 +35,8 @@ from critpath.untrusted import load_json
 from critpath_record.networks import MOST_ADDRESSES, MOST_DEVICES, network_facts, read_networks
 from critpath_record.output import OutputDirectory
 from critpath_record.profiles import profile_label, records_network
-from critpath_record.recorder import BESIDE, TRACE, RecorderResult, RecordRequest, UnfinishedError
+from critpath_record.recorder import BESIDE, TRACE, RecordRequest, UnfinishedError
+from critpath_record.source import Taken
 from critpath_record.stacks.sources import STACKS
 
 # Runs that ended, one JSON object a line, written while the recording goes on.
@@ -111,7 +112,7 @@ def complete_manifests(
     manifests: Mapping[Path, Manifest],
     state: str,
     end: int,
-    recorded: RecorderResult,
+    recorded: Taken,
     warnings: Sequence[str],
     streams: tuple[StreamFacts, ...] = (),
 ) -> list[Manifest]:

@@ -120,7 +120,7 @@ def _missing_requirements(
     recorder: str, settings: RecorderSettings | None
 ) -> tuple[Requirement, ...]:
     try:
-        return tuple(importlib.import_module(RECORDERS[recorder]).missing_requirements(settings))
+        return tuple(importlib.import_module(RECORDERS[recorder]).find_needs(settings))
     except CritpathError as error:
         return (Requirement("failed", error.what, error.do),)
     except (OSError, ImportError) as error:

@@ -1,9 +1,9 @@
-"""The interface of a recorder, and the types of a request to record and its outcome."""
+"""The types of a request to record, of what a recorder is asked to do, and of its outcome."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -12,9 +12,8 @@ from critpath.model import Manifest
 from critpath.model.recording import NORMAL, SAMPLE
 
 if TYPE_CHECKING:
-    from critpath.model import CpuLoss, Gap
     from critpath_record.budget.control import Budget
-    from critpath_record.budget.loop import BesideGate
+    from critpath_record.source import Count
 
 
 class UnfinishedError(CritpathError):
@@ -101,123 +100,6 @@ class RecorderSettings:
         return self.fd_directory or self.directory
 
 
-def _nothing() -> None:
-    """Delete nothing."""
-
-
-@dataclass(frozen=True)
-class RecorderResult:
-    """What a recorder knows once the trace is in place.
-
-    Attributes
-    ----------
-    loss : tuple of CpuLoss
-        As counted by the tracer, whatever the trace's own marks say.
-    facts : mapping
-        For `critpath.model.Manifest.recorder`: ``name``, ``version``, ``events``,
-        ``contexts``, ``buffer_bytes``, ``format``, and what else is known.
-    warnings : tuple of str
-    release : callable
-        Deletes what the trace was made from.  Call it once the manifest is written: a
-        recorder that is killed before must not lose the counts of the loss.
-    begin, end : int
-        Of the trace of a recording that is finished later (ns); 0 if unknown.
-    gaps : tuple of Gap
-        When somebody kept the tracer from recording.
-    gaps_file : str
-        Of a recording under a budget: where its gaps are listed; "" without.
-    overhead : mapping
-        For the manifest: what the recording was allowed to cost, and did.
-    beside : tuple of str
-        Files of the recording's directory that belong to it, with `gaps_file`.
-    """
-
-    loss: tuple[CpuLoss, ...] = ()
-    facts: Mapping[str, object] = field(default_factory=dict)
-    warnings: tuple[str, ...] = ()
-    release: Callable[[], None] = field(default=_nothing, compare=False)
-    begin: int = 0
-    end: int = 0
-    gaps: tuple[Gap, ...] = ()
-    gaps_file: str = ""
-    overhead: Mapping[str, object] = field(default_factory=dict)
-    beside: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Count:
-    """What a running recorder has so far.
-
-    Attributes
-    ----------
-    events, lost : int
-    """
-
-    events: int
-    lost: int
-
-
-class Recorder(Protocol):
-    """A recorder, called in this order: start, stop, finish; or abort at any time.
-
-    Every method raises `critpath.errors.CritpathError` that names a way out, and leaves
-    nothing behind when it does; except `UnfinishedError`, which keeps what was recorded.
-    """
-
-    @property
-    def failure(self) -> CritpathError | None:
-        """The error that ended recording while the command ran, such as a full disk."""
-
-    def start(self) -> int:
-        """Make the session and turn tracing on.
-
-        Returns
-        -------
-        int
-            When tracing was on for every cpu (ns, CLOCK_MONOTONIC).
-        """
-
-    def environment(self) -> Mapping[str, str]:
-        """Return the variables that the command needs to write markers."""
-
-    def descriptors(self) -> tuple[int, ...]:
-        """Return the file descriptors that the command inherits to write markers."""
-
-    def count_events(self) -> Count | None:
-        """Return what was recorded so far; None where asking would disturb, or nothing tells."""
-
-    def stop(self) -> int:
-        """Turn tracing off and drain the buffers; return when tracing ended (ns)."""
-
-    def finish(self, report: Callable[[str], None]) -> RecorderResult:
-        """Put the trace into place and remove the session."""
-
-    def abort(self) -> None:
-        """Remove the session at once; what was recorded need not become a trace."""
-
-
-class RunChooser(Protocol):
-    """What a recorder offers besides where runs are recorded under a budget: whole or not."""
-
-    def charge_beside(self, part: str, spent: Callable[[], float]) -> None:
-        """Charge to the budget, too, what something else has spent so far (s of cpu time)."""
-
-    def open_beside(self, gates: Sequence[BesideGate]) -> None:
-        """Open and close these, too, as the budget allows; before the recorder is started."""
-
-    def begin_run(self, kind: str, *, limited: bool) -> bool:
-        """Return whether the next run, of a kind, is recorded, and open for it what is.
-
-        One that lasts far longer than its kind is given up, unless its time is `limited`.
-        """
-
-    def end_run(self, kind: str, busy: int) -> None:
-        """Close after a run that had so much cpu time (ns)."""
-
-    def note_run(self, kind: str, number: int, begin: int, pid: int) -> None:
-        """Note the run that ended, if it was recorded."""
-
-
 @dataclass(frozen=True)
 class Requirement:
     """Something that recording needs and this machine lacks.
@@ -284,10 +166,10 @@ class CountsRequest:
 
 # Recorders by name, in the order that `auto` tries them.  Each module (imported when it is
 # needed) offers:
-#   open_recorder(settings: RecorderSettings) -> Recorder
-#   missing_requirements(settings: RecorderSettings | None) -> list[Requirement]
+#   open_recorder(settings: RecorderSettings) -> critpath_record.source.Source
+#   find_needs(settings: RecorderSettings | None) -> list[Requirement]
 #   find_leftovers() -> list[Leftover]
-#   finish_killed(directory: Path, report: Callable[[str], None]) -> RecorderResult | None
+#   finish_killed(directory: Path, report: Callable[[str], None]) -> Taken | None
 RECORDERS: Final[Mapping[str, str]] = {
     "lttng": "critpath_record.lttng.recorder",
     "ftrace": "critpath_record.ftrace.recorder",

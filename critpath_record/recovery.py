@@ -30,8 +30,9 @@ from critpath_record.functions import convert_functions
 from critpath_record.identity import is_dead_session
 from critpath_record.manifests import RUNS, link_beside, read_manifest, read_runs, write_manifest
 from critpath_record.output import is_recording
-from critpath_record.recorder import BESIDE, RECORDERS, TRACE, Leftover, RecorderResult
+from critpath_record.recorder import BESIDE, RECORDERS, TRACE, Leftover
 from critpath_record.registry import Entry, read_entries, unregister
+from critpath_record.source import Taken
 from critpath_record.stacks.sources import (
     FRAMES,
     OBJECT_FRAMES,
@@ -192,14 +193,12 @@ def _check_layout(manifests: Mapping[Path, Manifest]) -> None:
         _check_plain(place, links=2 if len(manifests) > 1 else 1)
 
 
-def _make_trace(
-    directory: Path, manifest: Manifest, report: Callable[[str], None]
-) -> RecorderResult:
+def _make_trace(directory: Path, manifest: Manifest, report: Callable[[str], None]) -> Taken:
     name = manifest.recorder.get("name")
     if not isinstance(name, str) or name not in RECORDERS:
         raise _unknown_recorder(directory)
     module = importlib.import_module(RECORDERS[name])
-    recorded: RecorderResult = module.finish_killed(directory, report)
+    recorded: Taken = module.finish_killed(directory, report)
     return recorded
 
 
@@ -228,7 +227,7 @@ def measure_streams(directory: Path) -> tuple[StreamFacts, ...]:
 
 
 def _complete_manifest(
-    directory: Path, manifest: Manifest, recorded: RecorderResult, streams: tuple[StreamFacts, ...]
+    directory: Path, manifest: Manifest, recorded: Taken, streams: tuple[StreamFacts, ...]
 ) -> Manifest:
     """Complete a manifest from the runs on disk and the recorder's result, and write it."""
     runs = {run.number: run for run in (*manifest.runs, *read_runs(directory))}

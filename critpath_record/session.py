@@ -8,11 +8,11 @@ import os
 import secrets
 import signal
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Final, cast
+from typing import Any, Final, cast
 
 from critpath.errors import EXIT_INTERNAL, CritpathError
 from critpath.model import Manifest, Run, StreamFacts
@@ -35,11 +35,9 @@ from critpath_record.budget.account import share_of
 from critpath_record.cleanup import remove_leftovers
 from critpath_record.ftrace.marks import MarkRequests
 from critpath_record.functions import (
-    FILE,
     SHARE,
     FunctionFiles,
     check_python,
-    convert_functions,
     with_agent,
 )
 from critpath_record.group_names import GroupNames
@@ -70,14 +68,11 @@ from critpath_record.recorder import (
     TRACE,
     Leftover,
     Outcome,
-    Recorder,
-    RecorderResult,
     RecorderSettings,
     Recording,
     RecordRequest,
     Reporter,
     Requirement,
-    RunChooser,
     UnfinishedError,
 )
 from critpath_record.registry import register, unregister
@@ -91,17 +86,9 @@ from critpath_record.runner import (
 )
 from critpath_record.scripts import ScriptWatch
 from critpath_record.signals import InheritedState, Signals, StopRequested
-from critpath_record.stacks.sources import (
-    STACKS,
-    StackRequest,
-    StackSource,
-    find_scope,
-    open_stacks,
-)
+from critpath_record.source import Source, Taken
+from critpath_record.stacks.sources import STACKS, StackRequest, find_scope, open_stacks
 from critpath_record.user import User
-
-if TYPE_CHECKING:
-    from critpath_record.counts.counting import Counting
 
 _NAMED: Final = 5
 # The recorder that holds a budget unless another is asked for that can.
@@ -216,19 +203,17 @@ class _Session:
     survey: Survey
     observe: Observer
     count: Counter
-    recorder: Recorder | None = None
+    sources: list[Source] = field(default_factory=list)  # that have begun, in this order
+    tracer: Source = field(default_factory=Source)  # that of them which makes the trace
     manifests: list[Manifest] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     failed: CritpathError | None = None
-    recorded: RecorderResult | None = None
+    recorded: Taken | None = None
     limits: Limits | None = None
     requests: MarkRequests | None = None
     machine: Machine | None = None
     scripts: ScriptWatch | None = None
     groups: GroupNames = field(default_factory=lambda: GroupNames())  # noqa: PLW0108 - played
-    functions: FunctionFiles | None = None
-    counting: Counting | None = None
-    stacks: list[StackSource] = field(default_factory=list)
     end: int = 0  # until when it was recorded
     complete: bool = False  # nothing that comes then may cost it
     kept: bool = False  # for somebody else to finish
@@ -247,6 +232,8 @@ class _Session:
             except StopRequested:
                 return self._keep_readable()
         except UnfinishedError as error:
+            # It has taken itself down, and must not remove what it keeps.
+            self.sources = [one for one in self.sources if one is not self.tracer]
             self.output.restore_name_in_error(error)
             error.end = error.end or self.end
             found = dict(zip(self.directories, self.manifests, strict=True))
@@ -266,9 +253,7 @@ class _Session:
                 self.requests.close()
             if self.limits is not None:
                 self.limits.stop()
-            if self.functions is not None:
-                self.functions.close()
-            self._abort_stacks()
+            self._abort_sources()
             if not self.kept:
                 unregister(self.settings.session)
 
@@ -318,7 +303,7 @@ class _Session:
                 "critpath runs in a container (a pid namespace of its own): the trace has other "
                 "pids, so runs cannot be matched with processes"
             )
-        self.recorder = self.choice.open(replace(self.settings, fd_directory=self.directories[0]))
+        self.tracer = self.choice.open(replace(self.settings, fd_directory=self.directories[0]))
         # Before there is anything in the tracer: whose it is can be seen from then on.
         self.manifests = [
             initial_manifest(
@@ -332,12 +317,6 @@ class _Session:
             for index in range(len(self.directories))
         ]
         self._write()
-        if self.request.functions:
-            given = self.settings.budget
-            # At most half of a budget; what they do not take is the kernel's events'.
-            share = SHARE if given is None else share_of(given.overhead / 2)
-            self.functions = FunctionFiles(self.directories[0], share)
-            self.functions.start(self.user)
         machine = Machine(make_probes() if self.request.probe else {})
         traced = self.choice.name != COUNTING  # counts are of no program by its name
         if traced:
@@ -346,20 +325,8 @@ class _Session:
             # Before anything is recorded: whose exec is in the trace was heard of.
             self.scripts = ScriptWatch()
             self.scripts.start()
-        budgeted = self.request.budget is not None
         with self.signals.watching():
-            # To list what is open already takes a moment; and a budget has to know its gates.
-            files: tuple[str, ...] = () if self.programs else ("files",)
-            early = self.request.stacks if budgeted else files
-            self._start_stacks(tuple(name for name in self.request.stacks if name in early))
-            if budgeted:
-                gates = [of.gate for of in self.stacks if of.gate is not None]
-                cast("RunChooser", self.recorder).open_beside(gates)
-            begin = self.recorder.start()
-            if self.functions is not None and self.request.budget is not None:
-                cast("RunChooser", self.recorder).charge_beside("functions", self.functions.spent)
-            self._start_stacks(tuple(n for n in self.request.stacks if n not in early))
-        self._start_counting()
+            begin = self._open_sources()
         if self.choice.name != COUNTING:  # whose files of all groups cost more than counting
             self.limits = Limits(born=self.groups.note_birth)
             self.limits.start()
@@ -370,32 +337,33 @@ class _Session:
         self.manifests = [replace(m, begin=begin, groups=named) for m in self.manifests]
         self._write()
 
-    def _start_counting(self) -> None:
-        asked = self.request.counts
-        if asked is None:
-            return
-        from critpath_record.counts.counting import Counting  # noqa: PLC0415 - rarely needed
+    def _make_sources(self) -> Iterator[Source]:
+        """Yield what takes a part of the recording, each when its turn to begin has come."""
+        directory, names = self.directories[0], self.request.stacks
+        if self.request.functions:
+            given = self.settings.budget
+            # At most half of a budget; what they do not take is the kernel's events'.
+            share = SHARE if given is None else share_of(given.overhead / 2)
+            yield FunctionFiles(directory, share, self.user)
+        # Of the whole machine, to list what is open already takes a moment; and a budget has to
+        # know its gates.
+        files: tuple[str, ...] = () if self.programs else ("files",)
+        early = files if self.settings.budget is None else names
+        first = tuple(name for name in names if name in early)
+        yield from self._make_stacks(first)
+        yield self.tracer
+        yield from self._make_stacks(tuple(name for name in names if name not in first))
+        if asked := self.request.counts:
+            from critpath_record.counts.counting import Counting  # noqa: PLC0415 - rarely needed
 
-        scope = asked.scope or ("command" if self.programs else "machine")
-        counting = Counting(
-            replace(asked, scope=scope),
-            *(self.directories[0], self.settings.session),
-            container=0 if asked.scope else self.container,
-        )
-        with self.signals.watching():
-            counting.start()
-        self.counting = counting
-        self.manifests = [replace(m, counts=counting.facts()) for m in self.manifests]
+            scope = asked.scope or ("command" if self.programs else "machine")
+            yield Counting(
+                replace(asked, scope=scope),
+                *(directory, self.settings.session),
+                container=0 if asked.scope else self.container,
+            )
 
-    def _end_counting(self) -> None:
-        """Count no more, and note what was counted; idempotent."""
-        counting, self.counting = self.counting, None
-        if counting is not None:
-            facts = counting.stop()
-            self.notes += counting.warnings
-            self.manifests = [replace(m, counts=facts) for m in self.manifests]
-
-    def _start_stacks(self, names: tuple[str, ...]) -> None:
+    def _make_stacks(self, names: tuple[str, ...]) -> Iterator[Source]:
         if names:
             place = self.directories[0] / STACKS
             place.mkdir(mode=0o700, exist_ok=True)
@@ -403,16 +371,69 @@ class _Session:
                 *(place, self.user),
                 python="python" in self.request.stacks,
                 session=self.settings.session,
-                budgeted=self.request.budget is not None,
+                budgeted=self.settings.budget is not None,
                 **find_scope(self.request.scope, self.container, command=bool(self.programs)),
             )
-            for source in open_stacks(names, asked):
-                source.start()
-                self.stacks.append(source)
+            yield from open_stacks(names, asked)
 
-    def _abort_stacks(self) -> None:
-        while self.stacks:
-            self.stacks.pop().abort()
+    def _open_sources(self) -> int:
+        """Begin with all sources; return when the tracer had begun."""
+        begin = 0
+        for source in self._make_sources():
+            if source is self.tracer:
+                gates = [one.gate for one in self.sources]
+                source.open_beside([gate for gate in gates if gate is not None])
+            self.sources.append(source)
+            source.prepare()
+            at = source.open()
+            begin = at if source is self.tracer else begin
+            self._note_told(source)
+        if self.request.budget is not None:
+            for source in self.sources:
+                if source.cost() is not None:
+                    self.tracer.charge_beside(source.name, cast("Callable[[], float]", source.cost))
+        return begin
+
+    def _close_sources(self) -> int:
+        """End all sources, those that explain the tracer's events last; return when it ended."""
+        end = 0
+        before = [source for source in reversed(self.sources) if not source.follows]
+        for source in (*before, *(source for source in self.sources if source.follows)):
+            at = source.close()
+            end = at if source is self.tracer else end
+            self._note_told(source)
+        return end
+
+    def _drain_sources(self) -> Taken:
+        """Put what all sources took into place; return that of the tracer, with others' facts."""
+        recorded = Taken()
+        ordered = sorted(self.sources, key=lambda source: source is not self.tracer)
+        for source in ordered:
+            source.span = self.manifests[0].begin, self.end
+            found = source.drain(self.reporter)
+            self.sources.remove(source)
+            if source is self.tracer:
+                recorded = found
+                continue
+            self.notes += found.warnings
+            facts = {**recorded.facts, **({source.name: found.facts} if found.facts else {})}
+            recorded = replace(recorded, facts=facts, beside=(*recorded.beside, *found.beside))
+        return recorded
+
+    def _note_told(self, source: Source) -> None:
+        fields: dict[str, Any] = {**source.tell()}
+        if fields:
+            self.manifests = [replace(manifest, **fields) for manifest in self.manifests]
+
+    def _abort_sources(self) -> None:
+        """End at once what has begun; the first failure is the one to raise, so others are said."""
+        while self.sources:
+            try:
+                self.sources.pop().abort()
+            except CritpathError as error:
+                self._warn(f"{error.what} ({error.do})")
+            except OSError as error:
+                self._warn(f"what was recorded could not be removed: {error}")
 
     def _write(self) -> None:
         for directory, manifest in zip(self.directories, self.manifests, strict=True):
@@ -420,14 +441,10 @@ class _Session:
 
     def _record_runs(self, nothing: int) -> None:
         """Run the command; two in blocks of two, each in an order that a coin has chosen."""
-        recorder = self._active_recorder()
-        environment = {**recorder.environment(), SESSION_VARIABLE: self.settings.session}
-        keep = recorder.descriptors()
-        if self.functions is not None:
-            environment |= self.functions.environment()
-            keep += self.functions.descriptors()
-        for source in self.stacks:
+        environment = {SESSION_VARIABLE: self.settings.session}
+        for source in self.sources:
             environment |= source.environment()
+        keep = [descriptor for source in self.sources for descriptor in source.descriptors()]
         initial = pid_namespace() == INITIAL_PID_NAMESPACE
         total = self.request.runs * len(self.programs)
         order = "A" * total
@@ -445,13 +462,19 @@ class _Session:
             self._prepare(f"run {own}")
             if self.signals.poll():
                 return
-            chooser = cast("RunChooser", recorder) if self.request.budget is not None else None
-            if chooser is not None:
-                chooser.begin_run(kinds[index], limited=self.request.timeout > 0)
-            done = self._run_once(index, environment, keep, nothing)
-            if chooser is not None:
-                chooser.end_run(kinds[index], done.running)
-                chooser.note_run(kinds[index], own, done.begin, done.pid)
+            for source in self.sources:
+                source.begin_run(kinds[index], limited=self.request.timeout > 0)
+            done = self.runner.run(
+                self.programs[index],
+                group=max(source.group for source in self.sources),
+                environment=environment,
+                keep=keep,
+                timeout=self.request.timeout,
+                streams=(-1, -1, -1) if self.request.show_output else (nothing,) * 3,
+            )
+            for source in reversed(self.sources):
+                source.end_run(kinds[index], done.running)
+                source.note_run(kinds[index], own, done.begin, done.pid)
             self.observe("AB"[index], done)
             pid = done.pid if initial else 0
             self._add_run(
@@ -470,24 +493,6 @@ class _Session:
                 self._tell_power()
             if self.signals.poll() or self._check_failure(f"in run {own}"):
                 return
-
-    def _run_once(
-        self, index: int, environment: Mapping[str, str], keep: Collection[int], nothing: int
-    ) -> RunResult:
-        """Run a command, in the group that is counted; counts end where runs do."""
-        if self.counting is not None:
-            self.counting.cut()
-        done = self.runner.run(
-            self.programs[index],
-            group=self.counting.group if self.counting is not None else -1,
-            environment=environment,
-            keep=keep,
-            timeout=self.request.timeout,
-            streams=(-1, -1, -1) if self.request.show_output else (nothing,) * 3,
-        )
-        if self.counting is not None:
-            self.counting.cut()
-        return done
 
     def _draw_order(self, total: int) -> str:
         """Draw the order of two commands and note it: what comes back in turns is then noise."""
@@ -511,8 +516,7 @@ class _Session:
 
     def _check_failure(self, where: str) -> bool:
         """Return whether the recorder has given up, so that further runs would not be recorded."""
-        counted = self.counting.failure if self.counting is not None else None
-        error = self._active_recorder().failure or counted
+        error = next((one.failure for one in self.sources if one.failure is not None), None)
         if error is not None and self.failed is None:
             self.output.restore_name_in_error(error)
             self._note(f"recording ended {where}: {error.what}")
@@ -544,7 +548,7 @@ class _Session:
             left = None if until is None else until - time.monotonic()
             if left is not None and left <= 0:
                 return
-            self.reporter.wait(left, self._active_recorder().count_events)
+            self.reporter.wait(left, self.tracer.count_events)
             info = self.signals.wait(min(left or _LOOK, _LOOK))
             if self.requests is not None:
                 self.requests.look()
@@ -557,11 +561,8 @@ class _Session:
         self.reporter("stopping the recorder")
         self.output.check_unchanged()
         self._end_machine()
-        self._end_counting()
         with self.signals.watching():
-            self.end = end = self._active_recorder().stop()
-            for source in self.stacks:
-                source.stop()
+            self.end = end = self._close_sources()
         self._check_failure("while it was stopped")
         if self.requests is not None and self.requests.programs:
             self._note(describe_without_access(self.requests.programs))
@@ -591,25 +592,10 @@ class _Session:
         """Put the trace into place and complete the manifests."""
         self.reporter("writing the trace")
         with self.signals.watching():
-            recorded = self._active_recorder().finish(self.reporter)
-            self.recorder = None
-            if self.functions is not None:
-                self.functions.close()
-                span = self.manifests[0].begin, end
-                self.notes += convert_functions(self.directories[0], span)
-                recorded = replace(recorded, beside=(*recorded.beside, FILE))
-            while self.stacks:
-                self.reporter("unwinding stacks")
-                found = self.stacks.pop(0).read()
-                self.notes += found.warnings
-                source = found.facts.get("source")
-                name = source if source in {"files", "samples"} else "stacks"
-                facts = {**recorded.facts, **({name: found.facts} if found.facts else {})}
-                recorded = replace(recorded, facts=facts)
-            self.recorded = recorded
+            self.recorded = recorded = self._drain_sources()
             self._complete(INTERRUPTED if self.failed else COMPLETE, end, recorded)
 
-    def _complete(self, state: str, end: int, recorded: RecorderResult) -> None:
+    def _complete(self, state: str, end: int, recorded: Taken) -> None:
         first, *others = self.directories
         for other in others:
             link_beside(first, other)
@@ -641,7 +627,7 @@ class _Session:
             self.manifests = [note_chosen(manifest, chosen) for manifest in self.manifests]
             self._write()
 
-    def _release(self, recorded: RecorderResult) -> None:
+    def _release(self, recorded: Taken) -> None:
         try:
             recorded.release()
         except OSError as error:
@@ -680,7 +666,7 @@ class _Session:
             return self._discard()
         self._note("the recording was interrupted before it was finished")
         end = max((r.end for m in self.manifests for r in m.runs), default=self.manifests[0].begin)
-        recorded = self.recorded or RecorderResult(facts=self.manifests[0].recorder)
+        recorded = self.recorded or Taken(facts=self.manifests[0].recorder)
         self._complete(INTERRUPTED, end, recorded)
         self._publish()
         return self._outcome(self.signals.exit_code)
@@ -691,28 +677,10 @@ class _Session:
 
     def _abort(self) -> None:
         self._end_machine()
-        counting, self.counting = self.counting, None
-        if counting is not None:
-            counting.abort()
-        self._abort_stacks()
-        recorder, self.recorder = self.recorder, None
-        if recorder is None:
-            return
-        try:
-            recorder.abort()
-        except CritpathError as error:
-            # The first failure is the one to raise; what is left is named too.
-            self._warn(f"{error.what} ({error.do})")
-        except OSError as error:
-            self._warn(f"what was recorded could not be removed: {error}")
+        self._abort_sources()
 
     def _warn(self, what: str) -> None:
         self.reporter.say(self.output.restore_name(f"warning: {what}"))
-
-    def _active_recorder(self) -> Recorder:
-        if self.recorder is None:
-            raise RuntimeError("no recorder runs")
-        return self.recorder
 
     def _note(self, warning: str) -> None:
         self.notes.append(warning)
@@ -802,10 +770,10 @@ class RecorderChoice:
     name: str
     why: str = ""
 
-    def open(self, settings: RecorderSettings) -> Recorder:
+    def open(self, settings: RecorderSettings) -> Source:
         """Make the recorder; nothing is traced yet."""
         module = importlib.import_module(recorders.RECORDERS[self.name])
-        return cast("Recorder", module.open_recorder(settings))
+        return cast("Source", module.open_recorder(settings))
 
 
 def _module(recorder: str) -> ModuleType:
@@ -827,7 +795,7 @@ def choose_recorder(name: str, settings: RecorderSettings) -> RecorderChoice:
         names.sort(key=lambda n: _module(n).offered_way() != SOCKETS)
     refused: dict[str, Requirement] = {}
     for candidate in names:
-        found: list[Requirement] = _module(candidate).missing_requirements(settings)
+        found: list[Requirement] = _module(candidate).find_needs(settings)
         fatal = [obstacle for obstacle in found if obstacle.fatal]
         if not fatal:
             return RecorderChoice(

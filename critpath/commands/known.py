@@ -245,7 +245,7 @@ def _count_and_say(
     counting = Counting(
         CountsRequest(round(interval * NS_PER_S), arguments.events, scope), keep, ""
     )
-    counting.start()
+    counting.open()
     code: int | None = None
     try:
         warn(counting.warnings, quiet=settings["quiet"])

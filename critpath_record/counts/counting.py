@@ -31,13 +31,14 @@ from critpath_record.counts.groups import (
 )
 from critpath_record.ftrace import tracefs
 from critpath_record.recorder import CountsRequest, Requirement
+from critpath_record.source import Source, Taken
 
 FORMAT: Final = "critpath/counts/1"
 MACHINE, COMMAND = "machine", "command"
 _SHOWN: Final = 8
 
 
-class Source(Protocol):
+class Reader(Protocol):
     """Where counts come from."""
 
     how: str
@@ -54,8 +55,8 @@ class Source(Protocol):
         """Detach everything; idempotent."""
 
 
-class Counting:
-    """Counts from `start` to `stop` into a file of the recording.
+class Counting(Source):
+    """Counts from `open` to `close` into a file of the recording.
 
     Parameters
     ----------
@@ -69,17 +70,15 @@ class Counting:
 
     Attributes
     ----------
-    failure : CritpathError or None
-        Why counting ended before `stop`.
     warnings : list of str
     """
 
     @staticmethod
     def find_obstacles() -> list[Requirement]:
         """Return what counting lacks here."""
-        from critpath_record.counts.recorder import missing_requirements  # noqa: PLC0415 - a circle
+        from critpath_record.counts.recorder import find_needs  # noqa: PLC0415 - a circle
 
-        return missing_requirements()
+        return find_needs()
 
     def __init__(
         self,
@@ -92,7 +91,7 @@ class Counting:
         self._directory = directory
         self._session = session
         self._container = container
-        self._source: Source | None = None
+        self._source: Reader | None = None
         self._group: Group | None = None
         self._procs = -1
         self._free: list[tuple[int, tuple[Path, ...]]] = []  # scopes that the kernel itself counts
@@ -105,8 +104,14 @@ class Counting:
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
-        self.failure: CritpathError | None = None
+        self._failure: CritpathError | None = None
+        self._facts: Mapping[str, object] | None = None
         self.warnings: list[str] = []
+
+    @property
+    def failure(self) -> CritpathError | None:
+        """Why counting ended before `close`."""
+        return self._failure
 
     @property
     def gone(self) -> bool:
@@ -118,13 +123,14 @@ class Counting:
         """Descriptor by which the command joins its control group; -1 for none."""
         return self._procs
 
-    def start(self) -> None:
+    def open(self) -> int:
         """Attach, and count from now on; raises CritpathError, and leaves nothing."""
         try:
             self._start()
         except BaseException:
             self.abort()
             raise
+        return self._begin
 
     def _start(self) -> None:
         scope = self._find_scope()
@@ -152,9 +158,7 @@ class Counting:
                 self._stream = os.fdopen(os.open(file, flags, 0o600), "wb", buffering=0)
             self._write(header)
         except OSError as error:
-            raise CritpathError(
-                f"counts cannot be written: {error.strerror}", "make room there"
-            ) from None
+            raise _unwritable(error) from None
         self._before, self._begin = self._read()
         source.count_misses()
         self._next = self._begin + self._asked.interval
@@ -192,7 +196,7 @@ class Counting:
         available = [line.replace(":", "/", 1) for line in lines if ":" in line]
         return select_counted(self._asked.events, available)
 
-    def _open(self) -> Source:
+    def _open(self) -> Reader:
         """Attach programs, or counting events of perf where the kernel takes none."""
         if self._asked.events == FREE:
             return FreeCounts()
@@ -235,25 +239,32 @@ class Counting:
                     try:
                         self._end_interval()
                     except OSError as error:
-                        self.failure = CritpathError(
-                            f"counts cannot be written: {error.strerror}", "make room there"
-                        )
+                        self._failure = _unwritable(error)
                         return
                     late = time.monotonic_ns() - self._next
                     interval = self._asked.interval
                     self._next += interval * (1 + max(late, 0) // interval)
 
-    def cut(self) -> None:
-        """End an interval now, and begin the grid again: a run begins or ends here."""
+    def begin_run(self, kind: str, *, limited: bool) -> bool:
+        """End an interval where a run begins."""
+        del kind, limited
+        self._cut()
+        return True
+
+    def end_run(self, kind: str, busy: int) -> None:
+        """End an interval where a run ends."""
+        del kind, busy
+        self._cut()
+
+    def _cut(self) -> None:
+        """End an interval now, and begin the grid again."""
         with self._lock:
-            if self._stream is None or self.failure is not None:
+            if self._stream is None or self._failure is not None:
                 return
             try:
                 self._end_interval()
             except OSError as error:
-                self.failure = CritpathError(
-                    f"counts cannot be written: {error.strerror}", "make room there"
-                )
+                self._failure = _unwritable(error)
             self._next = self._begin + self._asked.interval
 
     def _read(self) -> tuple[list[list[int]], int]:
@@ -289,17 +300,15 @@ class Counting:
         elif self._stream is not None:
             self._stream.write(json.dumps(line, separators=(",", ":")).encode() + b"\n")
 
-    def stop(self) -> Mapping[str, object]:
-        """Count no more, and return what the manifest says."""
+    def close(self) -> int:
+        """Count no more."""
         self._end_thread()
         source = self._source
         try:
-            if self.failure is None:
+            if self._failure is None:
                 self._end_interval()
         except OSError as error:
-            self.failure = CritpathError(
-                f"counts cannot be written: {error.strerror}", "make room there"
-            )
+            self._failure = _unwritable(error)
         if source is not None and source.skipped:
             shown = ", ".join(source.skipped[:_SHOWN])
             more = ", ..." * (len(source.skipped) > _SHOWN)
@@ -309,16 +318,23 @@ class Counting:
                 f"{plural(self._loss, 'hit')} interrupted one another and were not counted: "
                 "the intervals are marked"
             )
-        if self.failure is not None:
-            self.warnings.append(f"counting ended early: {self.failure.what}")
-        facts = self.facts()
+        if self._failure is not None:
+            self.warnings.append(f"counting ended early: {self._failure.what}")
+        self._facts = self.tell()
         self.abort()
-        return facts
+        return 0
 
-    def facts(self) -> Mapping[str, object]:
-        """Return what the manifest says."""
+    def drain(self, report: Callable[[str], None]) -> Taken:
+        """Return what there is to warn of."""
+        del report
+        return Taken(warnings=tuple(self.warnings))
+
+    def tell(self) -> Mapping[str, object]:
+        """Return what the manifest says of counts."""
+        if self._facts is not None:
+            return self._facts
         source = self._source
-        return {
+        facts = {
             "path": COUNTS,
             "interval": self._asked.interval,
             "how": source.how if source else "",
@@ -328,6 +344,7 @@ class Counting:
             "lines": self._lines,
             "lost": self._loss,
         }
+        return {"counts": facts}
 
     def _end_thread(self) -> None:
         self._stopping.set()
@@ -353,3 +370,7 @@ class Counting:
                 except CritpathError as error:
                     self.warnings.append(f"{error.what} ({error.do})")
         self._group = None
+
+
+def _unwritable(error: OSError) -> CritpathError:
+    return CritpathError(f"counts cannot be written: {error.strerror}", "make room there")

@@ -15,66 +15,40 @@ from critpath.errors import CritpathError
 from critpath.model.recording import COUNTS
 from critpath_record import bpf
 from critpath_record.counts.attach import ProgramCounts
-from critpath_record.counts.counting import Source
+from critpath_record.counts.counting import Reader
 from critpath_record.counts.events import FREE, Counted, missing_events
 from critpath_record.counts.fallback import PerfCounts
 from critpath_record.counts.functions import find_functions
 from critpath_record.counts.groups import find_groups, find_root, remove_group
 from critpath_record.ftrace import tracefs
 from critpath_record.identity import is_dead_session
-from critpath_record.recorder import (
-    Count,
-    Leftover,
-    Recorder,
-    RecorderResult,
-    RecorderSettings,
-    Requirement,
-)
+from critpath_record.recorder import Leftover, RecorderSettings, Requirement
+from critpath_record.source import Source, Taken
 
 _ROOT = "sudo critpath record --recorder counts ..."
 
 
-def open_recorder(settings: RecorderSettings) -> Recorder:
+def open_recorder(settings: RecorderSettings) -> Source:
     """Return a recorder, which does nothing: the session counts."""
     del settings
     return CountsRecorder()
 
 
-class CountsRecorder:
+class CountsRecorder(Source):
     """Records nothing."""
 
-    @property
-    def failure(self) -> CritpathError | None:
-        """None: nothing can fail."""
-        return None
-
-    def start(self) -> int:
+    def open(self) -> int:
         """Return the time."""
         return time.monotonic_ns()
 
-    def environment(self) -> Mapping[str, str]:
-        """Return nothing: there is nothing to mark."""
-        return {}
-
-    def descriptors(self) -> tuple[int, ...]:
-        """Return nothing."""
-        return ()
-
-    def count_events(self) -> Count | None:
-        """Return None."""
-        return None
-
-    def stop(self) -> int:
+    def close(self) -> int:
         """Return the time."""
         return time.monotonic_ns()
 
-    def finish(self, report: Callable[[str], None]) -> RecorderResult:
+    def drain(self, report: Callable[[str], None]) -> Taken:
         """Return what there is to say."""
         del report
-        return RecorderResult(facts=_facts())
-
-    def abort(self) -> None:
-        """Do nothing."""
+        return Taken(facts=_facts())
 
 
 def _facts() -> Mapping[str, object]:
@@ -85,7 +59,7 @@ def _facts() -> Mapping[str, object]:
     return {"name": "counts", "version": own, "events": [], "event_count": 0}
 
 
-def missing_requirements(settings: RecorderSettings | None = None) -> list[Requirement]:
+def find_needs(settings: RecorderSettings | None = None) -> list[Requirement]:
     """Return everything that is missing here, each with its fix."""
     if sys.platform != "linux":
         return [Requirement("linux", "only Linux can be counted", "record on a Linux machine")]
@@ -154,7 +128,7 @@ def offered_counting() -> dict[str, bool]:
     }
 
 
-def _tried(attach: Callable[[], Source]) -> bool:
+def _tried(attach: Callable[[], Reader]) -> bool:
     try:
         source = attach()
     except OSError:
@@ -187,7 +161,7 @@ def find_leftovers() -> list[Leftover]:
     ]
 
 
-def finish_killed(directory: Path, report: Callable[[str], None]) -> RecorderResult | None:
+def finish_killed(directory: Path, report: Callable[[str], None]) -> Taken | None:
     """Return the result of a killed recorder: its counts are whole up to the last line."""
     del report
-    return RecorderResult(facts=_facts()) if (directory / COUNTS).is_file() else None
+    return Taken(facts=_facts()) if (directory / COUNTS).is_file() else None

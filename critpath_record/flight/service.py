@@ -201,7 +201,7 @@ class Flight:
 
     def run(self) -> int:
         """Record until a signal, or until it is asked to stop."""
-        fatal = [one for one in ftrace.missing_requirements(None) if one.fatal]
+        fatal = [one for one in ftrace.find_needs(None) if one.fatal]
         if fatal:
             raise CritpathError(
                 f"a flight recorder cannot run here: {fatal[0].what}",

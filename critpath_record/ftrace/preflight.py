@@ -32,7 +32,7 @@ _KERNEL: Final = (
 )
 
 
-def missing_requirements(settings: RecorderSettings | None = None) -> list[Requirement]:
+def find_needs(settings: RecorderSettings | None = None) -> list[Requirement]:
     """Return everything that is missing here, each with its fix.
 
     With `settings`, tracefs is mounted if necessary; without, nothing is changed.

@@ -50,29 +50,22 @@ from critpath_record.ftrace.marks import EVERYBODY, UserMarks
 from critpath_record.ftrace.preflight import (
     CLOCK,
     buffer_bytes,
-    missing_requirements,
+    find_needs,
     offered_way,
 )
 from critpath_record.ftrace.received import FILE as LABELS
 from critpath_record.ftrace.received import ReceivedLabels
 from critpath_record.ftrace.tracefs import Instance, TracingWatchdog, scan_threads
 from critpath_record.profiles import profile_events, profile_label
-from critpath_record.recorder import (
-    LABELS_FROM,
-    TRACE,
-    Count,
-    Recorder,
-    RecorderResult,
-    RecorderSettings,
-    UnfinishedError,
-)
+from critpath_record.recorder import LABELS_FROM, TRACE, RecorderSettings, UnfinishedError
 from critpath_record.sockets import scan_descriptors, scan_sockets
+from critpath_record.source import Count, Source, Taken
 
 __all__ = [
     "FtraceRecorder",
     "find_leftovers",
+    "find_needs",
     "finish_killed",
-    "missing_requirements",
     "offered_way",
     "open_recorder",
 ]
@@ -81,7 +74,7 @@ _SETTLE: Final = 0.001  # s
 _EVENTS: Final = ("entries", "read events")  # of the kernel's counts: still there, and moved
 
 
-def open_recorder(settings: RecorderSettings) -> Recorder:
+def open_recorder(settings: RecorderSettings) -> Source:
     """Return a recorder; nothing is made before `FtraceRecorder.start`.
 
     Raises UsageError if it cannot write the trace format.
@@ -94,7 +87,7 @@ def open_recorder(settings: RecorderSettings) -> Recorder:
     return FtraceRecorder(settings)
 
 
-class FtraceRecorder(UnderBudget):
+class FtraceRecorder(UnderBudget, Source):
     """Records through a private instance of tracefs.
 
     Attributes
@@ -128,7 +121,7 @@ class FtraceRecorder(UnderBudget):
         found = self._drain.failure if self._drain else None
         return found or (self._budget.failure() if self._budget else None)
 
-    def start(self) -> int:
+    def open(self) -> int:
         """Make the instance, turn tracing on, and note which threads exist.
 
         Returns when tracing was on (ns, CLOCK_MONOTONIC).  Raises CritpathError, and leaves
@@ -170,7 +163,7 @@ class FtraceRecorder(UnderBudget):
         more = self._budget.count_events() if self._budget else 0
         return Count(more + sum(of.get(name, 0) for of in counts for name in _EVENTS), lost)
 
-    def stop(self) -> int:
+    def close(self) -> int:
         """Turn tracing off and drain the buffers.
 
         Returns when the trace ends (ns, CLOCK_MONOTONIC): earlier than now after a `failure`.
@@ -183,7 +176,7 @@ class FtraceRecorder(UnderBudget):
             self.abort()
             raise
 
-    def finish(self, report: Callable[[str], None]) -> RecorderResult:
+    def drain(self, report: Callable[[str], None]) -> Taken:
         """Remove the instance and convert what was recorded into ``trace/``.
 
         Raises UnfinishedError if that fails, for example for lack of space; ``raw/`` then
@@ -208,7 +201,7 @@ class FtraceRecorder(UnderBudget):
         release = partial(
             raws.discard_raw, self._settings.write_directory, keep=self._settings.keep_raw
         )
-        return RecorderResult(
+        return Taken(
             *(converted.loss, facts, tuple(warnings), release),
             **result_of_gaps(self._raw, self._settings.write_directory, converted),
         )
@@ -522,7 +515,7 @@ def _no_switches() -> CritpathError:
 
 
 def result_of_gaps(raw: Path, directory: Path, converted: ConversionResult) -> dict[str, Any]:
-    """Return what a `RecorderResult` has of gaps, after writing the file of those of a budget."""
+    """Return what a `Taken` has of gaps, after writing the file of those of a budget."""
     if not is_under_budget(raw):
         return {"gaps": converted.gaps}
     description = raws.read_description(raw)
@@ -606,7 +599,7 @@ FORMAT: Final = "ctf-1.8"
 _CONTEXTS: Final = ("tid", "common_flags")
 
 
-def finish_killed(directory: Path, report: Callable[[str], None]) -> RecorderResult | None:
+def finish_killed(directory: Path, report: Callable[[str], None]) -> Taken | None:
     """Convert what a dead recorder left in ``raw/`` into ``trace/``.
 
     Returns None where recording had not begun.  Raises CritpathError, and changes nothing,
@@ -617,7 +610,7 @@ def finish_killed(directory: Path, report: Callable[[str], None]) -> RecorderRes
         raws.discard_raw(directory)
         # The trace was put there by somebody, or there was nothing yet.
         made = any(trace.glob("*/metadata"))
-        return RecorderResult(facts={"name": "ftrace", "format": FORMAT}) if made else None
+        return Taken(facts={"name": "ftrace", "format": FORMAT}) if made else None
     if not raws.is_described(raw):
         raws.discard_raw(directory)
         return None
@@ -637,7 +630,7 @@ def finish_killed(directory: Path, report: Callable[[str], None]) -> RecorderRes
         shutil.rmtree(trace)
     raws.free_reserved_space(raw)
     converted = convert(raw, trace, report)
-    return RecorderResult(
+    return Taken(
         loss=converted.loss,
         **result_of_gaps(raw, directory, converted),
         facts=recorder_facts(description, converted),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _GROUP: Final = "tracing"
 
 
-def missing_requirements(settings: RecorderSettings | None = None) -> list[Requirement]:
+def find_needs(settings: RecorderSettings | None = None) -> list[Requirement]:
     """Return everything that is missing here, each with its fix."""
     found = []
     if settings is not None and settings.labels_from:

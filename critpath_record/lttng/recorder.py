@@ -49,7 +49,7 @@ from critpath_record.lttng.gate import (
     Tracker,
     find_daemons,
 )
-from critpath_record.lttng.preflight import missing_requirements, offered_way
+from critpath_record.lttng.preflight import find_needs, offered_way
 from critpath_record.lttng.program import (
     ChannelCounts,
     LttngError,
@@ -60,18 +60,19 @@ from critpath_record.lttng.program import (
 )
 from critpath_record.manifests import read_manifest
 from critpath_record.profiles import WITHOUT, parse_profile, read_instruction, refuse_profile
-from critpath_record.recorder import TRACE, Leftover, RecorderResult, UnfinishedError
+from critpath_record.recorder import TRACE, Leftover, UnfinishedError
 from critpath_record.sockets import scan_descriptors, scan_sockets
+from critpath_record.source import Source, Taken
 
 if TYPE_CHECKING:
     from critpath_record.budget.control import Budget
-    from critpath_record.recorder import Recorder, RecorderSettings
+    from critpath_record.recorder import RecorderSettings
 
 __all__ = [
     "LttngRecorder",
     "find_leftovers",
+    "find_needs",
     "finish_killed",
-    "missing_requirements",
     "offered_way",
     "open_recorder",
 ]
@@ -84,12 +85,12 @@ SWITCH: Final = "sched_switch"
 _FORMATS_SINCE: Final = (2, 15)  # before, LTTng writes CTF 1.8 and has no choice
 
 
-def open_recorder(settings: RecorderSettings) -> Recorder:
+def open_recorder(settings: RecorderSettings) -> Source:
     """Return a recorder; nothing is made before `start`."""
     return LttngRecorder(settings)
 
 
-class LttngRecorder(UnderBudget):
+class LttngRecorder(UnderBudget, Source):
     """One recording through LTTng: see `critpath_record.recorder.Recorder`."""
 
     def __init__(self, settings: RecorderSettings) -> None:
@@ -107,7 +108,7 @@ class LttngRecorder(UnderBudget):
         self._gaps: tuple[Gap, ...] = ()
         self._sockets: list[tuple[str, Sequence[Any], bool]] = []
 
-    def start(self) -> int:
+    def open(self) -> int:
         """Load the profile into a new session and start it."""
         if not program.is_installed():
             raise CritpathError(
@@ -141,10 +142,6 @@ class LttngRecorder(UnderBudget):
         """Return the variable that tells marks which way to take."""
         return {RECORDER: "lttng" if self._agent else "lttng-logger"}
 
-    def descriptors(self) -> tuple[int, ...]:
-        """Return none: every user may open /proc/lttng-logger."""
-        return ()
-
     @property
     def failure(self) -> CritpathError | None:
         """Why a budget cannot be held any more.
@@ -153,10 +150,7 @@ class LttngRecorder(UnderBudget):
         """
         return self._budget.failure() if self._budget is not None else None
 
-    def count_events(self) -> None:
-        """Return nothing: LTTng's daemons would have to be asked, by a program each time."""
-
-    def stop(self) -> int:
+    def close(self) -> int:
         """Stop the session, and wait for the consumer daemon to write the trace."""
         try:
             if self._budget is not None:
@@ -177,7 +171,7 @@ class LttngRecorder(UnderBudget):
         self._warnings += warnings
         return end
 
-    def finish(self, report: Callable[[str], None]) -> RecorderResult:
+    def drain(self, report: Callable[[str], None]) -> Taken:
         """Read the counts, destroy the session and check that there is a trace."""
         try:
             report("reading LTTng's counts")
@@ -195,7 +189,7 @@ class LttngRecorder(UnderBudget):
         written = _trace_format(self._settings.write_directory / "trace" / "kernel" / "metadata")
         if written != self._settings.trace_format:
             self._warnings.append(f"asked for {self._settings.trace_format}, LTTng wrote {written}")
-        return RecorderResult(
+        return Taken(
             loss=sum_losses(counted),
             facts=self._facts(counted, written),
             warnings=tuple(self._warnings),
@@ -381,7 +375,7 @@ class LttngRecorder(UnderBudget):
 
 def _unavailable(reason: str = "no session daemon") -> CritpathError:
     """Return an error that says why the kernel tracer is unavailable."""
-    for obstacle in missing_requirements(None):
+    for obstacle in find_needs(None):
         if obstacle.fatal:
             return CritpathError(obstacle.what, obstacle.do)
     return CritpathError(
@@ -465,7 +459,7 @@ def end_session(session: str) -> None:
     destroy_session(session)
 
 
-def finish_killed(directory: Path, report: Callable[[str], None]) -> RecorderResult:
+def finish_killed(directory: Path, report: Callable[[str], None]) -> Taken:
     """Finish the recording of a recorder that was killed.
 
     LTTng's consumer daemon went on writing: the trace is complete once its session is ended,
@@ -493,20 +487,20 @@ def finish_killed(directory: Path, report: Callable[[str], None]) -> RecorderRes
     if not (place / "kernel" / "metadata").is_file():
         raise CritpathError(f"no trace in {place}", "nothing was recorded: remove it")
     if session not in _losses:
-        return RecorderResult(
+        return Taken(
             facts={"name": "lttng"},
             warnings=("LTTng's count of discarded events is lost: the trace's own marks tell",),
             **gaps,
         )
     mine = [name for name in _losses if owner_of(name) == owner]
     loss = tuple(one for name in mine for one in _losses[name])
-    return RecorderResult(loss=loss, facts={"name": "lttng"}, **gaps)
+    return Taken(loss=loss, facts={"name": "lttng"}, **gaps)
 
 
 def _result_of_gaps(
     raw: Path, directory: Path, begin: int, end: int, noticed: Sequence[Gap]
 ) -> dict[str, Any]:
-    """Return what a `RecorderResult` has of gaps, after writing the file of those of a budget."""
+    """Return what a `Taken` has of gaps, after writing the file of those of a budget."""
     if not raw.is_dir():
         return {"gaps": tuple(noticed)}
     finish_gaps(raw, directory, begin, end, noticed)

@@ -18,10 +18,10 @@ import struct
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO, ClassVar, Final
 
 from critpath.errors import CritpathError
 from critpath.units import plural
@@ -37,6 +37,7 @@ from critpath_record.ftrace.received import Probe
 from critpath_record.ftrace.tracefs import Instance, TracingWatchdog
 from critpath_record.recorder import Requirement
 from critpath_record.sockets import INET, INET6, LISTEN, UNIX, scan_sockets
+from critpath_record.source import Source, Taken
 from critpath_record.stacks.descriptors import (
     CALLS,
     WITH_ARGUMENTS,
@@ -47,13 +48,7 @@ from critpath_record.stacks.descriptors import (
     of_listener,
     short_names,
 )
-from critpath_record.stacks.sources import (
-    OBJECT_FRAMES,
-    OBJECTS,
-    RAW_OBJECTS,
-    StackFacts,
-    StackRequest,
-)
+from critpath_record.stacks.sources import OBJECT_FRAMES, OBJECTS, RAW_OBJECTS, StackRequest
 from critpath_record.stacks.unwind import FORMAT, ROW
 
 LAYER: Final = "files"
@@ -81,7 +76,7 @@ _SCHEDULING: Final = (
 _WITHOUT: Final = "record without --files"
 
 
-def obstacles() -> list[Requirement]:
+def find_needs() -> list[Requirement]:
     """Return what naming files and peers lacks here."""
     if os.geteuid():
         return [Requirement("root", "naming files needs root", "sudo critpath record --files")]
@@ -208,12 +203,15 @@ class Arguments:
 
 
 @dataclass
-class FilesSource:
+class FilesSource(Source):
     """An instance and a program in the kernel, and what they wrote."""
+
+    name: ClassVar[str] = "files"
+    follows: ClassVar[bool] = True
 
     request: StackRequest
     instance: Instance | None = None
-    drain: Drain | None = None
+    mover: Drain | None = None
     page: int = 0
     lost: int = 0
     dumps: list[tuple[int, list[int], dict[int, Named], str]] = field(default_factory=list)
@@ -231,13 +229,14 @@ class FilesSource:
         """Where pages are while it is recorded."""
         return self.request.directory / RAW_OBJECTS
 
-    def start(self) -> None:
+    def open(self) -> int:
         """Trace system calls of descriptors; raises CritpathError, and leaves nothing then."""
         try:
             self._start()
         except BaseException:
             self.abort()
             raise
+        return 0
 
     def _start(self) -> None:
         root = tracefs.find() or tracefs.mount()
@@ -262,10 +261,10 @@ class FilesSource:
             self._describe(root, event)
         self.page = page_bytes(instance.read("events/header_page"))
         self.pages.mkdir(mode=0o700)
-        self.drain = Drain(
+        self.mover = Drain(
             *(instance, self.pages, self.page, _BUFFER_KIB << 10, None), most_bytes=_MOST_BYTES
         )
-        self.drain.start(online_cpus())
+        self.mover.start(online_cpus())
         self._start_program()
         if self.request.scope != "machine":
             instance.write("options/event-fork", "1")
@@ -324,24 +323,21 @@ class FilesSource:
                 place = clean(str(Path(f"/proc/{pid}/cwd").readlink()))
                 self.dumps.append((now, tids, table, place))
 
-    def environment(self) -> Mapping[str, str]:
-        """Return nothing: the command does not notice."""
-        return {}
-
-    def stop(self) -> None:
+    def close(self) -> int:
         """Trace no more."""
         instance = self.instance
-        if instance is None or self.drain is None:
-            return
+        if instance is None or self.mover is None:
+            return 0
         with contextlib.suppress(CritpathError):
             instance.write("tracing_on", "0")
         self._end_program()
-        self.drain.stop()
+        self.mover.stop()
         with contextlib.suppress(CritpathError):
             for cpu in instance.cpus():
                 stats = instance.stats(cpu)
                 self.lost += stats.get("overrun", 0) + stats.get("dropped events", 0)
         self._remove()
+        return 0
 
     def _end_program(self) -> None:
         self._ending.set()
@@ -358,18 +354,19 @@ class FilesSource:
         if self._watch is not None:
             self._watch.dismiss()
 
-    def read(self) -> StackFacts:
+    def drain(self, report: Callable[[str], None]) -> Taken:
         """Follow descriptors through what was traced; write what threads slept for."""
+        report("naming files")
         try:
             return self._write()
         except OSError as error:
             for name in (OBJECTS, OBJECT_FRAMES):
                 (self.request.directory / name).unlink(missing_ok=True)
-            return StackFacts(warnings=(f"files and peers are not named: {error.strerror}",))
+            return Taken(warnings=(f"files and peers are not named: {error.strerror}",))
         finally:
             shutil.rmtree(self.pages, ignore_errors=True)
 
-    def _write(self) -> StackFacts:
+    def _write(self) -> Taken:
         objects: dict[tuple[str, str], int] = {}
         sleeps = unknown = 0
         with self._create(OBJECTS) as stream:  # as they come: they may be many
@@ -400,7 +397,7 @@ class FilesSource:
             what = plural(self.dropped, "descriptor")
             warnings.append(f"{what} that were open before the recording are not known")
         facts = {"source": "files", "sleeps": sleeps, "objects": len(objects)}
-        return StackFacts({**facts, "unknown": unknown, "lost": lost}, tuple(warnings))
+        return Taken(facts={**facts, "unknown": unknown, "lost": lost}, warnings=tuple(warnings))
 
     def _create(self, name: str) -> BinaryIO:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
@@ -456,8 +453,8 @@ class FilesSource:
     def abort(self) -> None:
         """End at once; nothing that was taken is kept."""
         self._end_program()
-        if self.drain is not None:
-            self.drain.abandon()
+        if self.mover is not None:
+            self.mover.abandon()
         self._remove()
         for name in (OBJECTS, OBJECT_FRAMES):
             (self.request.directory / name).unlink(missing_ok=True)

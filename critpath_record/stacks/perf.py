@@ -13,16 +13,17 @@ import os
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from critpath.errors import CritpathError
 from critpath.units import plural, safe_text
 from critpath_record.counts.groups import find_root
 from critpath_record.lttng.program import trusted_program
 from critpath_record.recorder import Requirement
+from critpath_record.source import Source, Taken
 from critpath_record.stacks.events import (
     DEPTH,
     PYTHON_DEPTH,
@@ -30,14 +31,14 @@ from critpath_record.stacks.events import (
     StackFile,
     is_supported,
 )
-from critpath_record.stacks.sources import FRAMES, RAW_STACKS, SAMPLES, StackFacts, StackRequest
+from critpath_record.stacks.sources import FRAMES, RAW_STACKS, SAMPLES, StackRequest
 
 _NAMES, _NAME = 3, 200  # stripped programs that a warning names, and letters of each
 _UNWINDING: Final = 600.0  # s
 _ENVIRONMENT: Final = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
 
 
-def obstacles() -> list[Requirement]:
+def find_needs() -> list[Requirement]:
     """Return what taking native stacks lacks here."""
     if trusted_program("perf") is None:
         return [Requirement("perf", "there is no perf here", "apt-get install linux-perf")]
@@ -50,8 +51,11 @@ def obstacles() -> list[Requirement]:
 
 
 @dataclass
-class PerfSource:
+class PerfSource(Source):
     """Events of the kernel, the file that they are moved to, and perf, which unwinds it."""
+
+    name: ClassVar[str] = "stacks"
+    follows: ClassVar[bool] = True
 
     request: StackRequest
     program: str
@@ -60,7 +64,7 @@ class PerfSource:
     data: int = -1
     programs: dict[tuple[int, int, int], int] = field(default_factory=dict)  # of containers
 
-    def start(self) -> None:
+    def open(self) -> int:
         """Take stacks from now on; under a budget it says when."""
         request = self.request
         root = find_root() if request.group else None
@@ -77,6 +81,7 @@ class PerfSource:
                 os.close(group)
         if not request.budgeted:
             self.events.open()
+        return 0
 
     @property
     def gate(self) -> StackEvents | None:
@@ -111,15 +116,17 @@ class PerfSource:
         """Return what has Python 3.12 and later write a map of its functions."""
         return {"PYTHONPERFSUPPORT": "1"} if self.request.python else {}
 
-    def stop(self) -> None:
+    def close(self) -> int:
         """Take no more, and move what the kernel still has."""
         if self.request.machine:
             self.programs = open_programs()
         if self.file is not None:
             self.file.stop()
+        return 0
 
-    def read(self) -> StackFacts:
+    def drain(self, report: Callable[[str], None]) -> Taken:
         """Unwind as the invoking user, then delete what perf wrote."""
+        report("unwinding stacks")
         user, directory = self.request.user, self.request.directory
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         made = [os.open(directory / name, flags, 0o600) for name in (FRAMES, SAMPLES)]
@@ -153,7 +160,7 @@ class PerfSource:
             return self._dropped(said[-1] if said else f"exit {done.returncode}")
         return self._read_counts(said)
 
-    def _read_counts(self, said: list[str]) -> StackFacts:
+    def _read_counts(self, said: list[str]) -> Taken:
         """Take what the child process counted, bounded, as it read what others wrote."""
         try:
             counted: Any = json.loads(said[-1])
@@ -181,7 +188,7 @@ class PerfSource:
         if not facts["samples"]:
             warnings.append("no stacks were taken")
         about = {"source": "perf", "mode": self.mode, "scope": self.request.scope}
-        return StackFacts({**about, **facts}, tuple(warnings))
+        return Taken(facts={**about, **facts}, warnings=tuple(warnings))
 
     def _woken_at(self) -> str:
         """Return where wakes have whom they woke, and which samples are wakes."""
@@ -208,10 +215,10 @@ class PerfSource:
         with contextlib.suppress(OSError):
             (self.request.directory / name).unlink()
 
-    def _dropped(self, why: str) -> StackFacts:
+    def _dropped(self, why: str) -> Taken:
         for name in (FRAMES, SAMPLES):
             self._discard(name)
-        return StackFacts(warnings=(f"the stacks could not be read: {safe_text(why)}",))
+        return Taken(warnings=(f"the stacks could not be read: {safe_text(why)}",))
 
 
 def open_source(request: StackRequest) -> PerfSource:

@@ -15,10 +15,10 @@ import platform
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, ClassVar, Final
 
 from critpath.errors import CritpathError
 from critpath.units import NS_PER_S, plural, safe_text
@@ -27,12 +27,12 @@ from critpath_record.budget.control import SOFT
 from critpath_record.counts.groups import find_root
 from critpath_record.ftrace.drain import online_cpus, raise_priority
 from critpath_record.recorder import Requirement
+from critpath_record.source import Source, Taken
 from critpath_record.stacks._sampler import Sampler
 from critpath_record.stacks.interpreters import Unreadable, find_interpreter
 from critpath_record.stacks.sources import (
     PYTHON_FRAMES,
     PYTHON_SAMPLES,
-    StackFacts,
     StackRequest,
 )
 from critpath_record.stacks.unwind import FORMAT, SAMPLE
@@ -55,7 +55,7 @@ _ENCODINGS: Final = {1: "latin-1", 2: "utf-16-le", 4: "utf-32-le"}
 _WITHOUT: Final = "record without --stacks samples"
 
 
-def obstacles() -> list[Requirement]:
+def find_needs() -> list[Requirement]:
     """Return what sampling Pythons lacks here."""
     if platform.machine() not in {"x86_64", "aarch64"}:
         what = f"no Python is sampled on {platform.machine()}"
@@ -298,8 +298,11 @@ class SamplesGate:
 
 
 @dataclass
-class SamplesSource:
+class SamplesSource(Source):
     """A thread that samples, and one that looks for Pythons."""
+
+    name: ClassVar[str] = "samples"
+    follows: ClassVar[bool] = True
 
     request: StackRequest
     sampler: Sampler = field(default_factory=lambda: Sampler(_PERIOD))
@@ -309,7 +312,7 @@ class SamplesSource:
     _ending: threading.Event = field(default_factory=threading.Event)
     _threads: list[threading.Thread] = field(default_factory=list)
 
-    def start(self) -> None:
+    def open(self) -> int:
         """Start to sample those that run, and what the command will start."""
         request = self.request
         whom = request.machine, request.processes, request.group
@@ -326,6 +329,7 @@ class SamplesSource:
         ]
         for thread in self._threads:
             thread.start()
+        return 0
 
     def _refuse(self, watch: PythonWatch) -> None:
         if watch.unreadable:
@@ -350,24 +354,22 @@ class SamplesSource:
             if self.gate is not None:
                 self.gate.spent["pythons"] = time.thread_time()
 
-    def environment(self) -> Mapping[str, str]:
-        """Return nothing: no program is asked for anything."""
-        return {}
-
-    def stop(self) -> None:
+    def close(self) -> int:
         """Sample no more."""
         self._ending.set()
         self.sampler.stop()
         for thread in self._threads:
             thread.join()
         self._threads.clear()
+        return 0
 
     def abort(self) -> None:
         """Sample no more; nothing was written."""
-        self.stop()
+        self.close()
 
-    def read(self) -> StackFacts:
+    def drain(self, report: Callable[[str], None]) -> Taken:
         """Write the samples."""
+        report("writing stacks")
         self.sampler.end()
         assert self.watch is not None  # noqa: S101 - for mypy
         rows = self.sampler.packed(self.watch.numbers, SAMPLE)
@@ -382,7 +384,7 @@ class SamplesSource:
         facts = {"source": "samples", "mode": f"{_RATE} a second", "samples": self.sampler.samples}
         facts |= {"stacks": stacks, "lost": lost, "cut": 0, "pythons": self.watch.pythons}
         facts |= {"late": self.sampler.late, "torn": self.sampler.torn}
-        return StackFacts(facts, tuple(self._warnings(self.watch, rows)))
+        return Taken(facts=facts, warnings=tuple(self._warnings(self.watch, rows)))
 
     def _warnings(self, watch: PythonWatch, rows: bytes) -> list[str]:
         found = []

@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol, TypedDict, cast
+from typing import TYPE_CHECKING, Final, TypedDict, cast
 
 from critpath.errors import UsageError
 from critpath_marks.sessions import pid_namespace
@@ -15,7 +15,7 @@ from critpath_record.counts.groups import every_process, find_group
 from critpath_record.recorder import Requirement
 
 if TYPE_CHECKING:
-    from critpath_record.budget.loop import BesideGate
+    from critpath_record.source import Source
     from critpath_record.user import User
 
 # Where a recording has its stacks.
@@ -119,51 +119,9 @@ def _is_within(path: str, group: str) -> bool:
     return f"{path}/".startswith(f"{group.rstrip('/')}/")
 
 
-@dataclass(frozen=True)
-class StackFacts:
-    """What became of the stacks of a recording.
-
-    Attributes
-    ----------
-    facts : mapping
-        For the manifest: ``source``, ``mode``, ``samples``, ``lost``, ``stacks``, ``cut``.
-    warnings : tuple of str
-    """
-
-    facts: Mapping[str, object] = field(default_factory=dict)
-    warnings: tuple[str, ...] = ()
-
-
-class StackSource(Protocol):
-    """A source, called in this order: start, stop, read; or abort at any time.
-
-    It runs beside any recorder, and no other source needs it.  Once it has begun it raises
-    nothing: without stacks a recording is as good as ever.
-    """
-
-    @property
-    def gate(self) -> BesideGate | None:
-        """What a budget opens and closes, where the request says that there is one."""
-
-    def start(self) -> None:
-        """Begin to take stacks; raises `critpath.errors.CritpathError`, and leaves nothing then."""
-
-    def environment(self) -> Mapping[str, str]:
-        """Return the variables that the command needs."""
-
-    def stop(self) -> None:
-        """Take no more; `read` returns what went wrong."""
-
-    def read(self) -> StackFacts:
-        """Write what was taken into the directory, and delete the raw memory of stacks."""
-
-    def abort(self) -> None:
-        """End at once; nothing that was taken is kept."""
-
-
 # What can be asked for.  Each module offers:
-#   obstacles() -> list[Requirement]
-#   open_source(request: StackRequest) -> StackSource
+#   find_needs() -> list[Requirement]
+#   open_source(request: StackRequest) -> Source
 # Functions of Python are seen by what reads native stacks, through the maps that Python writes,
 # and by samples, where perf cannot follow a stack as far.
 SOURCES: Final[Mapping[str, str]] = {
@@ -177,7 +135,7 @@ _SAMPLES: Final = "samples"
 
 def find_obstacles(name: str) -> list[Requirement]:
     """Return what a source lacks here."""
-    found: list[Requirement] = importlib.import_module(SOURCES[name]).obstacles()
+    found: list[Requirement] = importlib.import_module(SOURCES[name]).find_needs()
     return found
 
 
@@ -219,8 +177,8 @@ def check_stacks(text: str, *, machine: bool) -> tuple[str, ...]:
     return tuple(sorted(names, key=lambda name: name != _SAMPLES))  # perf follows what begins later
 
 
-def open_stacks(names: tuple[str, ...], request: StackRequest) -> list[StackSource]:
+def open_stacks(names: tuple[str, ...], request: StackRequest) -> list[Source]:
     """Make the sources for what was asked for; nothing is taken yet."""
     modules = dict.fromkeys(SOURCES[name] for name in names)
     opened = (importlib.import_module(module).open_source(request) for module in modules)
-    return [cast("StackSource", source) for source in opened]
+    return [cast("Source", source) for source in opened]

@@ -201,7 +201,7 @@ def main() -> None:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 60
     with tempfile.TemporaryDirectory() as place:
         recorder = FtraceRecorder(RecorderSettings(new_session_name(), Path(place)))
-        recorder.start()
+        recorder.open()
         ways = Ways(recorder, tracefs.find())
         try:
             for run in (hash_blocks, trip):

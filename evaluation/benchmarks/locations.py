@@ -214,7 +214,7 @@ def sample(rounds: int) -> None:
         for _ in range(min(rounds, 3)):
             with tempfile.TemporaryDirectory(prefix="critpath-locations-") as place:
                 source = SamplesSource(StackRequest(Path(place)))
-                source.start()
+                source.open()
                 with subprocess.Popen([sys.executable, "-c", program]) as sampled:
                     time.sleep(1)
                     before, count = time.process_time(), source.sampler.samples
@@ -223,8 +223,8 @@ def sample(rounds: int) -> None:
                     # Of as many as there should be: a busy machine leaves some out.
                     taken = (source.sampler.samples - count) / THREADS
                     shares["critpath"].append(used / taken * 200)
-                    source.stop()
-                    facts = source.read().facts
+                    source.close()
+                    facts = source.drain(lambda _: None).facts
                     left_out = f"{facts['late']} late, {facts['torn']} torn"
                     print(f"  {facts['samples']:,} samples, {left_out}")
                     if Path(peer).exists():

@@ -56,10 +56,10 @@ def by_recorder(name: str, profile: str) -> Mode:
             settings = RecorderSettings(new_session_name(), Path(place), profile)
             recorder = importlib.import_module(RECORDERS[name]).open_recorder(settings)
             try:
-                recorder.start()
+                recorder.open()
                 yield events
-                recorder.stop()
-                recorded = recorder.finish(lambda _: None)
+                recorder.close()
+                recorded = recorder.drain(lambda _: None)
             except BaseException:
                 recorder.abort()
                 raise
@@ -194,7 +194,7 @@ def main() -> int:
         print("overhead: left out, recording needs root")
         return 0
     module = importlib.import_module(RECORDERS[chosen.recorder])
-    wrong = [o for o in module.missing_requirements(None) if o.fatal]
+    wrong = [o for o in module.find_needs(None) if o.fatal]
     if wrong:
         print(f"overhead: left out, {chosen.recorder} cannot record here: {wrong[0].what}")
         return 0

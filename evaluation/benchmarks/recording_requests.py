@@ -28,7 +28,7 @@ import numpy as np
 from critpath.model import EventRequest, Kind
 from critpath.read.traces import read_events
 from critpath_marks.sessions import new_session_name
-from critpath_record.ftrace.recorder import missing_requirements, open_recorder
+from critpath_record.ftrace.recorder import find_needs, open_recorder
 from critpath_record.recorder import RecorderSettings
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "servers"))
@@ -62,12 +62,12 @@ class Recorded:
     def running(self) -> Iterator[None]:
         """Record; what the recorder itself takes is counted."""
         try:
-            self._recorder.start()
+            self._recorder.open()
             before = time.process_time()
             yield
             self.own = time.process_time() - before
-            self._recorder.stop()
-            self._recorder.finish(lambda _: None)
+            self._recorder.close()
+            self._recorder.drain(lambda _: None)
         except BaseException:
             self._recorder.abort()
             raise
@@ -158,7 +158,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--python", type=Path, help="has gunicorn and psycopg2")
     given = parser.parse_args()
-    wrong = [o.what for o in missing_requirements(None) if o.fatal]
+    wrong = [o.what for o in find_needs(None) if o.fatal]
     wrong += [f"no {n}" for n in ("redis-server", "redis-benchmark", "gcc") if not shutil.which(n)]
     if os.geteuid() or wrong:
         print(f"recording requests: left out: {'; '.join(wrong) or 'recording needs root'}")

@@ -42,7 +42,7 @@ from critpath.requests import owners, turns
 from critpath.store import save_paths
 from critpath.timeline.opening import RecordingOpener
 from critpath.timeline.streaming import assume_declared, replay_stream
-from critpath_record.ftrace.recorder import missing_requirements
+from critpath_record.ftrace.recorder import find_needs
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "servers"))
 sys.path.append(str(Path(__file__).resolve().parents[2] / "tests"))
@@ -58,7 +58,7 @@ _WHAT = "latency >= p90"
 
 def why_not() -> str:
     """Return why nothing can be recorded here."""
-    wrong = [o.what for o in missing_requirements(None) if o.fatal]
+    wrong = [o.what for o in find_needs(None) if o.fatal]
     wrong += [f"no {name}" for name in ("redis-server", "gcc") if not shutil.which(name)]
     return "; ".join([*(["recording needs root"] if os.geteuid() else []), *wrong])
 

@@ -20,7 +20,7 @@ from short_slice import shorten
 from critpath import flow
 from critpath.model import Analysis, PathSet
 from critpath.report.document.comparison import comparison_document
-from critpath_record.ftrace.recorder import missing_requirements
+from critpath_record.ftrace.recorder import find_needs
 
 HERE: Final = Path(__file__).resolve().parent
 # The application and what competes with it has this many times the turns of another group
@@ -44,7 +44,7 @@ def why_not() -> str:
         return "recording needs root"
     if shutil.which("cc") is None:
         return "no C compiler"
-    return next((o.what for o in missing_requirements(None) if o.fatal), "")
+    return next((o.what for o in find_needs(None) if o.fatal), "")
 
 
 def disk() -> str:

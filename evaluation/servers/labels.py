@@ -214,7 +214,7 @@ def load(labels: str, server: int, requests: int = 30_000) -> tuple[float, float
         settings = RecorderSettings(new_session_name(), Path(place), "requests", labels_from=labels)
         recorder = open_recorder(settings)
         try:
-            recorder.start()
+            recorder.open()
             own, before = time.process_time(), cpu_seconds(server)
             begin = time.monotonic()
             client = subprocess.Popen(
@@ -225,7 +225,7 @@ def load(labels: str, server: int, requests: int = 30_000) -> tuple[float, float
             took = time.monotonic() - begin
             taken = cpu_seconds(server) - before + usage.ru_utime + usage.ru_stime
             own = time.process_time() - own
-            recorder.stop()
+            recorder.close()
             lost = int(recorder._description.get("labels", {}).get("lost", 0))
         finally:
             recorder.abort()

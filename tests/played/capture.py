@@ -77,15 +77,15 @@ def capture(place: Path) -> dict[str, object]:
     with mock.patch.object(profiles, "profile_directory", return_value=home):
         recorder = module.FtraceRecorder(settings)
         try:
-            begin = recorder.start()
+            begin = recorder.open()
             with subprocess.Popen(
                 ["python3", "-S", "-c", COMMAND],
                 env={"PATH": "/usr/local/bin:/usr/bin:/bin", **recorder.environment()},
                 pass_fds=recorder.descriptors(),
             ) as command:
                 code = command.wait()
-            end = recorder.stop()
-            recorder.finish(lambda _: None)
+            end = recorder.close()
+            recorder.drain(lambda _: None)
         finally:
             recorder.abort()
     return {"pid": command.pid, "code": code, "begin": begin, "end": end}

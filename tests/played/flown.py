@@ -105,7 +105,7 @@ class Flown:
         self.run_directory = run
         patch.setattr(dumps.subprocess, "Popen", Making)
         patch.setattr(natural, "Threads", NoThreads)
-        patch.setattr(service.ftrace, "missing_requirements", lambda _: [])
+        patch.setattr(service.ftrace, "find_needs", lambda _: [])
         patch.setattr(service, "remove_leftovers", lambda _: None)
         patch.setattr(service, "allow_pipes", lambda _: None)
         patch.setattr(service, "_signals", self._signals)

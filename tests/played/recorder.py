@@ -18,7 +18,8 @@ from critpath.errors import CritpathError
 from critpath.model import CpuLoss
 from critpath.model.recording import RECORDING
 from critpath_record import manifests, recorder
-from critpath_record.recorder import RecorderResult, Requirement
+from critpath_record.recorder import Requirement
+from critpath_record.source import Count, Source, Taken
 
 
 @dataclass
@@ -31,7 +32,7 @@ class Plan:
         A file that gets the recorder's calls; ``LOG.instance`` stands for what it has in the
         kernel.
     fail : str
-        The step that fails: ``start``, ``stop``, ``finish``, ``run`` (while the command runs) or
+        The step that fails: ``open``, ``close``, ``drain``, ``run`` (while the command runs) or
         ``later`` (there is no trace yet).
     lost : int
         Events.
@@ -67,7 +68,7 @@ class Plan:
         return self.log.read_text().split() if self.log.exists() else []
 
 
-class FakeRecorder:
+class FakeRecorder(Source):
     """Takes every step of a recorder, as the plan says."""
 
     def __init__(self, settings: recorder.RecorderSettings, plan: Plan) -> None:
@@ -98,7 +99,7 @@ class FakeRecorder:
         self.threads = []
         self.plan.instance.unlink(missing_ok=True)
 
-    def start(self) -> int:
+    def open(self) -> int:
         assert self.settings.directory.is_dir()
         assert [p.name for p in self.settings.directory.iterdir()] == ["critpath.json"]
         self.plan.instance.write_text(self.settings.session)
@@ -110,7 +111,7 @@ class FakeRecorder:
         ]
         for thread in self.threads:
             thread.start()
-        self._step("start")
+        self._step("open")
         return int(self.plan.clock.clock_gettime_ns(time.CLOCK_MONOTONIC))
 
     def environment(self) -> dict[str, str]:
@@ -119,21 +120,21 @@ class FakeRecorder:
     def descriptors(self) -> tuple[int, ...]:
         return (self.descriptors_[0],)
 
-    def count_events(self) -> recorder.Count:
+    def count_events(self) -> Count:
         self.counted += 1
-        return recorder.Count(1000 * self.counted, self.plan.lost if self.counted > 1 else 0)
+        return Count(1000 * self.counted, self.plan.lost if self.counted > 1 else 0)
 
     @property
     def failure(self) -> CritpathError | None:
         return CritpathError("no space left", "make room") if self.plan.fail == "run" else None
 
-    def stop(self) -> int:
-        self._step("stop")
+    def close(self) -> int:
+        self._step("close")
         return int(self.plan.clock.clock_gettime_ns(time.CLOCK_MONOTONIC))
 
-    def finish(self, tell: Callable[[str], None]) -> RecorderResult:
-        tell("converting")
-        self._step("finish")
+    def drain(self, report: Callable[[str], None]) -> Taken:
+        report("converting")
+        self._step("drain")
         raw = self.settings.directory / "raw"
         if self.plan.full or self.plan.fail == "later":
             raw.mkdir()
@@ -148,7 +149,7 @@ class FakeRecorder:
         self._remove()
         self.plan.on.get("finished", int)()
         lost = self.plan.lost
-        return RecorderResult(
+        return Taken(
             loss=(CpuLoss(0, lost), CpuLoss(1, 0)),
             facts={
                 "name": "ftrace",
@@ -185,7 +186,7 @@ def install(plan: Plan, replace: Setter = setattr) -> None:
         module: Any = ModuleType(f"fake_{name}")
         reason = plan.missing.get(name)
         module.open_recorder = lambda settings: FakeRecorder(settings, plan)
-        module.missing_requirements = lambda _, name=name, reason=reason: (
+        module.find_needs = lambda _, name=name, reason=reason: (
             [Requirement("x", reason, f"mend {name}")] if reason else []
         )
         module.find_leftovers = list

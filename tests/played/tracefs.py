@@ -13,10 +13,10 @@ as FIFOs, so that threads which poll and splice them do so here too.  Nothing ha
 A test of a recorder takes the fixture ``played``, which is a `Kernel`, and says what happens::
 
     recorder = played.open_recorder(tmp_path / "rec")    # or any other way to a FtraceRecorder
-    begin = recorder.start()
+    begin = recorder.open()
     played.play()                                        # the whole recording passes
-    end = recorder.stop()
-    result = recorder.finish(print)                      # a trace, in tmp_path / "rec"
+    end = recorder.close()
+    result = recorder.drain(print)                      # a trace, in tmp_path / "rec"
     assert played.instances == []
 
 Time is the recording's: `clock` stands in for the module ``time`` where the recorder looks at it,

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from critpath_record.ftrace.recorder import missing_requirements
+from critpath_record.ftrace.recorder import find_needs
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "hosts"))
 
@@ -38,7 +38,7 @@ OWN_NAMES = "mkdir -p /run/netns && mount -t tmpfs none /run/netns && exec bash 
 def lacking():
     if missing := spaces.missing():
         return missing
-    if wrong := [o.what for o in missing_requirements(None) if o.fatal]:
+    if wrong := [o.what for o in find_needs(None) if o.fatal]:
         return f"cannot record here: {wrong[0]}"
     programs = ("unshare", "nginx", "redis-server", "curl", "python3")
     missing = [name for name in programs if not shutil.which(name)]

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from critpath_record.ftrace.recorder import missing_requirements
+from critpath_record.ftrace.recorder import find_needs
 
 ROOT = Path(__file__).resolve().parents[3]
 TUTORIAL = ROOT / "docs" / "tutorial.md"
@@ -35,7 +35,7 @@ def typed(transcripts, tmp_path_factory):
     """What came of the tutorial's commands, and where they ran."""
     if os.geteuid():
         pytest.skip("recording needs root")
-    if wrong := [o.what for o in missing_requirements(None) if o.fatal]:
+    if wrong := [o.what for o in find_needs(None) if o.fatal]:
         pytest.skip(f"cannot record here: {wrong[0]}")
     if shutil.which("cc") is None:
         pytest.skip("no C compiler")

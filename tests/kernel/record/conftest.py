@@ -96,8 +96,8 @@ def record(start: Callable[..., Started]) -> Callable[..., Started]:
 @pytest.fixture(scope="session")
 def traceable() -> None:
     """Skip with the reason where ftrace cannot record."""
-    from critpath_record.ftrace.recorder import missing_requirements  # noqa: PLC0415 - as others
+    from critpath_record.ftrace.recorder import find_needs  # noqa: PLC0415 - as others
 
-    fatal = [o.what for o in missing_requirements(None) if o.fatal]
+    fatal = [o.what for o in find_needs(None) if o.fatal]
     if fatal:
         pytest.skip(f"ftrace cannot record here: {fatal[0]}")

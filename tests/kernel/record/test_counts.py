@@ -24,7 +24,7 @@ from critpath_record.counts import groups
 from critpath_record.counts.attach import ProgramCounts
 from critpath_record.counts.events import EVENT_SETS, select_counted
 from critpath_record.counts.fallback import PerfCounts
-from critpath_record.counts.recorder import find_leftovers, missing_requirements
+from critpath_record.counts.recorder import find_leftovers, find_needs
 from critpath_record.counts.syscall_names import syscall_names
 
 PYTHON = (sys.executable, "-S", "-E", "-c")
@@ -56,7 +56,7 @@ def _can_count() -> None:
     """Skip with the reason where nothing can be counted by group."""
     if os.geteuid():
         pytest.skip("counting needs root")
-    lacking = [o.what for o in missing_requirements(None)]
+    lacking = [o.what for o in find_needs(None)]
     if lacking:
         pytest.skip(f"the kernel cannot be counted here: {lacking[0]}")
     try:

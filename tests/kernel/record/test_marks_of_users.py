@@ -123,13 +123,13 @@ def test_who_may_mark_may_do_nothing_else_and_holds_nothing_else(tmp_path):
 
     holding = as_user(OTHER, hold)  # before: a child has all that its parent has open
     recorder = open_recorder(settings)
-    recorder.start()
+    recorder.open()
     instance = INSTANCES / marks.instance_name(settings.session)
     try:
         os.write(going, b"x")
         assert os.read(ready, 1) == b"x"
-        recorder.stop()
-        result = recorder.finish(lambda _: None)
+        recorder.close()
+        result = recorder.drain(lambda _: None)
         assert result.facts["marks"] == 1
         assert [w for w in result.warnings if f"process {holding} " in w]
         assert not (INSTANCES / settings.session).exists()

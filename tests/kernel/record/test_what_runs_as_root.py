@@ -41,10 +41,10 @@ WAYS = {
 @pytest.fixture(scope="module", params=WAYS)
 def audit(request, tmp_path_factory):
     """Return everything that a command as root did, as (event, argument, ...)."""
-    from critpath_record.ftrace.recorder import missing_requirements  # noqa: PLC0415 - may not import elsewhere
+    from critpath_record.ftrace.recorder import find_needs  # noqa: PLC0415 - may not import elsewhere
     from critpath_record.stacks.sources import find_obstacles  # noqa: PLC0415 - as above
 
-    fatal = [o.what for o in missing_requirements(None) if o.fatal]
+    fatal = [o.what for o in find_needs(None) if o.fatal]
     if os.geteuid() or fatal:
         pytest.skip(f"ftrace cannot record here: {fatal[0] if fatal else 'not root'}")
     if request.param == "stacks" and (obstacles := find_obstacles("native")):

@@ -25,11 +25,11 @@ from critpath.requests.turns import find_turns
 from critpath.text.notes import word_all
 from critpath.timeline.opening import RecordingOpener
 from critpath.timeline.streaming import assume_declared
-from critpath_record.ftrace.preflight import missing_requirements, offered_way
+from critpath_record.ftrace.preflight import find_needs, offered_way
 from critpath_record.profiles import profile_path
 from critpath_record.recorder import RecorderSettings
 
-HINDERED = [o.what for o in missing_requirements(RecorderSettings("", Path())) if o.fatal]
+HINDERED = [o.what for o in find_needs(RecorderSettings("", Path())) if o.fatal]
 SERVED = Path(__file__).parents[2] / "guest" / "jobs" / "served.py"
 
 

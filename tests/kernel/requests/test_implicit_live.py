@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from critpath import flow
-from critpath_record.ftrace.recorder import missing_requirements
+from critpath_record.ftrace.recorder import find_needs
 
 if os.geteuid():
     pytest.skip("recording needs root", allow_module_level=True)
-if wrong := [o.what for o in missing_requirements(None) if o.fatal]:
+if wrong := [o.what for o in find_needs(None) if o.fatal]:
     pytest.skip(f"cannot record here: {wrong[0]}", allow_module_level=True)
 
 ROOT = Path(__file__).resolve().parents[3]

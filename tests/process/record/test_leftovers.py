@@ -17,8 +17,9 @@ from critpath_record import cleanup, registry
 from critpath_record.cleanup import find_leftovers, remove_leftovers
 from critpath_record.identity import SESSION_VARIABLE
 from critpath_record.manifests import write_manifest
-from critpath_record.recorder import RECORDERS, Leftover, RecorderResult
+from critpath_record.recorder import RECORDERS, Leftover
 from critpath_record.registry import read_entries, register
+from critpath_record.source import Taken
 from tests.played.names import dead_name
 
 STAYS = "print(flush=True); input()"
@@ -52,7 +53,7 @@ def instances(tmp_path, monkeypatch):
     for name, place in RECORDERS.items():
         module = ModuleType(place)
         module.find_leftovers = (lambda: left) if name == "ftrace" else list
-        module.finish_killed = lambda *_: RecorderResult()
+        module.finish_killed = lambda *_: Taken()
         monkeypatch.setitem(sys.modules, place, module)
     return left
 

@@ -24,7 +24,7 @@ def test_pids_words_and_signals_are_the_commands_own(box):
     assert [run["exit_code"] for run in runs] == [143, 143]
     assert started.out == "".join(f"{run['pid']} {odd!r}\n" for run in runs)
     assert [os.fsencode(word) for word in box.manifest()["command"][3:]] == odd
-    assert box.calls() == ["start", "stop", "finish"]
+    assert box.calls() == ["open", "close", "drain"]
 
 
 def test_what_outlives_a_run_is_counted_and_let_be_and_no_zombie_stays(box, watched):

@@ -20,7 +20,7 @@ def test_the_first_reaches_the_command_and_its_children_and_the_recording_is_fin
     assert watched.all_end()
     manifest = box.manifest()
     assert (manifest["state"], [r["exit_code"] for r in manifest["runs"]]) == ("complete", [143])
-    assert box.calls() == ["start", "stop", "finish"]
+    assert box.calls() == ["open", "close", "drain"]
     assert not box.instance
 
 
@@ -38,10 +38,10 @@ def test_the_second_ends_at_once(box, watched):
     assert started.end() == 143
     assert watched.all_end()
     assert box.is_clean()
-    assert box.calls() == ["start", "abort"]
+    assert box.calls() == ["open", "abort"]
 
 
-@pytest.mark.parametrize("step", ["start", "finish"])
+@pytest.mark.parametrize("step", ["open", "drain"])
 def test_the_second_ends_a_recorder_that_is_at_work(box, wait_for, step):
     started = box.start("true", env={"FAKE_STOPS": step})
     wait_for(lambda: step in box.calls())
@@ -85,8 +85,8 @@ def test_the_command_dies_with_its_recorder(box, watched):
 
 
 def test_of_a_recorder_that_was_killed_before_tracing_was_on_nothing_stays(box, wait_for):
-    started = box.start("--interleave", "true", "true", env={"FAKE_STOPS": "start"})
-    wait_for(lambda: "start" in box.calls())
+    started = box.start("--interleave", "true", "true", env={"FAKE_STOPS": "open"})
+    wait_for(lambda: "open" in box.calls())
     started.send(signal.SIGKILL)
     started.end()
     assert box.manifest("rec/normal")["begin"] == 0

@@ -16,7 +16,7 @@ from critpath_record.budget.control import Budget
 from critpath_record.ftrace import budget as module
 from critpath_record.ftrace import drain
 from critpath_record.ftrace.recorder import finish_killed
-from critpath_record.recorder import RecorderResult
+from critpath_record.source import Taken
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "played"))
 from budgeted import Busy
@@ -48,7 +48,7 @@ class Recorded:
         beside = values.pop("beside", ())
         self.recorder = kernel.open_recorder(self.place, **values)
         self.recorder.open_beside([gate(self) for gate in beside])
-        self.begin = self.recorder.start()
+        self.begin = self.recorder.open()
 
     def _make_busy(self, cpus: tuple[int, ...]) -> Busy:
         self.busy = Busy(cpus)
@@ -76,9 +76,9 @@ class Recorded:
 
     runs: dict[int, tuple[int, int]]
 
-    def finish(self) -> RecorderResult:
-        self.recorder.stop()
-        result = self.recorder.finish(lambda _: None)
+    def finish(self) -> Taken:
+        self.recorder.close()
+        result = self.recorder.drain(lambda _: None)
         assert self.kernel.instances == []
         return result
 
@@ -260,7 +260,7 @@ def test_programs_find_the_gate_and_without_a_budget_there_is_none(
     [place] = (of.kernel.home / "marks").iterdir()
     assert place.read_text() == of.recorder.environment()["CRITPATH_GATE"]
     plain = played.open_recorder(tmp_path / "plain", profile="minimal")
-    plain.start()
+    plain.open()
     assert "CRITPATH_GATE" not in plain.environment()
     assert len(plain.descriptors()) == 1
     plain.abort()

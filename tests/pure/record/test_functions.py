@@ -117,31 +117,31 @@ def test_numbers_that_are_none_are_left_out(tmp_path):
 
 def test_what_noting_took_is_by_count_and_by_what_files_have_room_for(tmp_path):
     files = FunctionFiles(tmp_path, 0.03)
-    files.start(None)
+    files.prepare()
     raw = tmp_path / RAW
-    assert files.spent() == 0
+    assert files.cost() == 0
     (raw / "7-0.slot").write_bytes(slot([(100, 2, 7)] * 50))
     # What an event costs that process is not known yet: an upper value.
-    assert files.spent() == pytest.approx(50 * 450e-9 * 1.2)
+    assert files.cost() == pytest.approx(50 * 450e-9 * 1.2)
     (raw / "7.names").write_bytes(b'{"cost": 60.0}\n')
-    fifty = files.spent()
+    fifty = files.cost()
     assert fifty == pytest.approx(50 * 72e-9)
     # Another process has the callbacks in Python.
     (raw / "8.names").write_bytes(b'{"cost": 900.0}\n')
     (raw / "8-0.slot").write_bytes(slot([(100, 2, 8)] * 50))
-    both = files.spent()
+    both = files.cost()
     assert both == pytest.approx(16 * fifty)
     (raw / "9.names").write_bytes(b'{"cost": NaN}\n')
     (raw / "9-0.slot").write_bytes(slot([(100, 2, 9)] * 50))
-    assert files.spent() == pytest.approx(both + 50 * 450e-9 * 1.2)
-    both = files.spent()
+    assert files.cost() == pytest.approx(both + 50 * 450e-9 * 1.2)
+    both = files.cost()
     # A program claims what it likes.
     (raw / "7-1.slot").write_bytes(slot([], count=1 << 31, windows=1 << 60))
     (raw / "7-2.slot").symlink_to("/dev/zero")
     (raw / "7-3.slot").write_bytes(b"short")
-    assert files.spent() <= both + 4096 * 100e-9
-    files.close()
-    assert files.spent() == 0
+    assert files.cost() <= both + 4096 * 100e-9
+    files.abort()
+    assert files.cost() == 0
 
 
 def test_holes_are_not_read(tmp_path):

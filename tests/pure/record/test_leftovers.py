@@ -21,9 +21,10 @@ from critpath_marks.sessions import new_session_name
 from critpath_record import cleanup, registry
 from critpath_record.cleanup import find_leftovers, remove_leftovers
 from critpath_record.manifests import RUNS, manifest_to_json, read_manifest, write_manifest
-from critpath_record.recorder import RECORDERS, Leftover, RecorderResult
+from critpath_record.recorder import RECORDERS, Leftover
 from critpath_record.recovery import _is_mine, finish_recording
 from critpath_record.registry import read_entries, register
+from critpath_record.source import Taken
 from tests.played.names import dead_name
 
 
@@ -36,7 +37,7 @@ def recorders(tmp_path, monkeypatch):
     for name, place in RECORDERS.items():
         module = ModuleType(place)
         module.find_leftovers = list
-        module.finish_killed = lambda *_: RecorderResult()
+        module.finish_killed = lambda *_: Taken()
         monkeypatch.setitem(sys.modules, place, module)
         modules[name] = module
     return modules
@@ -144,7 +145,7 @@ def test_a_recording_is_finished_with_the_runs_that_ended(recorders, tmp_path):
     def finish_killed(directory, tell):
         asked.append(directory.resolve())
         tell("converting")
-        return RecorderResult((CpuLoss(1, 7),), {"version": "9"}, ("cut off",))
+        return Taken((CpuLoss(1, 7),), {"version": "9"}, ("cut off",))
 
     recorders["ftrace"].finish_killed = finish_killed
     assert clean()[0]
@@ -316,7 +317,7 @@ def test_both_halves_of_an_interleaved_recording_are_finished(recorders, tmp_pat
         (directory / "trace" / "kernel").mkdir(parents=True)
         (directory / "trace" / "kernel" / "metadata").write_text("x")
         (directory / "trace" / "kernel" / "cpu0").write_bytes(b"\0" * 4096)
-        return RecorderResult((CpuLoss(0, 2),))
+        return Taken((CpuLoss(0, 2),))
 
     recorders["ftrace"].finish_killed = finish_killed
     session, top = dead_name(), tmp_path / "both"

@@ -21,10 +21,10 @@ def test_executions_whose_begin_was_overwritten_are_left_out_and_that_is_told(
     gone = {event.time for event in begun[:lost]}
     place = tmp_path / "rec"
     recorder = played.open_recorder(place)
-    begin = recorder.start()
+    begin = recorder.open()
     assert played.play(lost=lambda event: event.time in gone) > 1000
-    end = recorder.stop()
-    made = recorder.finish(lambda _: None)
+    end = recorder.close()
+    made = recorder.drain(lambda _: None)
     made.release()
     run = Run(1, played.recording.facts["pid"], begin, end, 0)
     write_manifest(

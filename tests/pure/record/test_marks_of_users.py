@@ -70,7 +70,7 @@ def test_users_mark_in_a_file_and_buffers_of_their_own(played, tmp_path):
     recorder = played.open_recorder(
         tmp_path / "rec", mark_users=(marks.EVERYBODY,), command_uid=OTHER
     )
-    recorder.start()
+    recorder.open()
     session = recorder._settings.session
     assert played.instances == sorted((session, marks.instance_name(session)))
     file = Path(marks.PLACE) / session / "trace_marker"
@@ -81,9 +81,9 @@ def test_users_mark_in_a_file_and_buffers_of_their_own(played, tmp_path):
     texts = (f"critpath:begin job{number}" for number in range(20))
     played.mark(*texts, cpu=1, pid=77, instance=marks.instance_name(session))
     played.play()
-    recorder.stop()
+    recorder.close()
     assert not file.parent.exists()
-    recorded = recorder.finish(silent)
+    recorded = recorder.drain(silent)
     assert (recorded.loss, recorded.warnings) == ((), ())
     assert recorded.facts["marks"] == 6 + 20
     assert played.instances == []
@@ -91,7 +91,7 @@ def test_users_mark_in_a_file_and_buffers_of_their_own(played, tmp_path):
 
 def test_who_may_not_mark_is_told_the_recorders_own_file(played, tmp_path):
     recorder = played.open_recorder(tmp_path / "rec", command_uid=OTHER)
-    recorder.start()
+    recorder.open()
     told = recorder.environment()["CRITPATH_MARKER"]
     assert told == str(played.root / "instances" / recorder._settings.session / "trace_marker")
     recorder.abort()
@@ -101,7 +101,7 @@ def test_some_users_are_let_in_by_name(played, tmp_path, monkeypatch):
     said = []
     monkeypatch.setattr(marks, "_let_in", lambda directory, users: said.append((directory, users)))
     recorder = played.open_recorder(tmp_path / "rec", mark_users=(7, NOBODY))
-    recorder.start()
+    recorder.open()
     place = Path(marks.PLACE) / recorder._settings.session
     assert said == [(place, (7, NOBODY))]
     assert stat.S_IMODE(place.stat().st_mode) == 0o700
@@ -122,11 +122,11 @@ def test_a_machine_that_lets_nobody_mark_is_an_error_only_where_it_was_asked_for
     )
     if required:
         with pytest.raises(CritpathError, match=os.strerror(errno.EPERM)):
-            recorder.start()
+            recorder.open()
     else:
-        recorder.start()
-        recorder.stop()
-        [warning] = recorder.finish(silent).warnings
+        recorder.open()
+        recorder.close()
+        [warning] = recorder.drain(silent).warnings
         assert "marks of other users cannot arrive" in warning
     assert played.instances == []
     assert list(Path(marks.PLACE).iterdir()) == []
@@ -136,12 +136,12 @@ def test_what_others_write_is_bounded_and_its_loss_is_said(played, tmp_path, mon
     most = 1 << 17
     monkeypatch.setattr(marks, "_MOST_BYTES", most)
     recorder = played.open_recorder(tmp_path / "rec", mark_users=(marks.EVERYBODY,), keep_raw=True)
-    recorder.start()
+    recorder.open()
     name = marks.instance_name(recorder._settings.session)
     texts = [f"critpath:begin x{number} " + "a" * 700 for number in range(5_000)]
     played.mark(*texts, instance=name)
-    recorder.stop()
-    result = recorder.finish(silent)
+    recorder.close()
+    result = recorder.drain(silent)
     lost = sum(loss.events for loss in result.loss)
     assert lost > 2_000
     pages = [p.stat().st_size for p in (tmp_path / "rec/raw/marks").glob("cpu*")]
@@ -155,12 +155,12 @@ def test_what_others_write_is_bounded_and_its_loss_is_said(played, tmp_path, mon
 
 def test_who_holds_the_file_open_holds_nothing_else(played, tmp_path):
     recorder = played.open_recorder(tmp_path / "rec", mark_users=(marks.EVERYBODY,))
-    recorder.start()
+    recorder.open()
     session = recorder._settings.session
-    recorder.stop()
+    recorder.close()
     held = marks.instance_name(session)
     played.refuse("remove", held, errno.EBUSY, times=20)
-    [warning] = recorder.finish(silent).warnings
+    [warning] = recorder.drain(silent).warnings
     assert f"{held} is turned off but held open" in warning
     assert played.instances == [held]
     assert (played.root / "instances" / held / "tracing_on").read_text() == "0\n"
@@ -172,7 +172,7 @@ def test_a_killed_recorder_leaves_nothing_that_cleaning_does_not_remove(played, 
     recorder = FtraceRecorder(
         RecorderSettings(session, tmp_path / "rec", mark_users=(marks.EVERYBODY,))
     )
-    recorder.start()
+    recorder.open()
     asked = marks.MarkRequests(session)
     asked._socket.close()  # its file stays
     played.play(0.2)

@@ -14,15 +14,15 @@ from critpath_record.ftrace.tracefs import Instance
 
 def test_all_that_is_played_is_recorded_drained_and_converted(played, tmp_path):
     recorder = played.open_recorder(tmp_path / "rec", profile="minimal")
-    begin = recorder.start()
+    begin = recorder.open()
     [instance] = played.instances
     events = set(Instance.at(played.root, instance).enabled_events())
     assert played.play(0.5) > 1000
     before = recorder.count_events()
     assert played.play() > 1000
     assert recorder.count_events().events > before.events
-    end = recorder.stop()
-    result = recorder.finish(lambda _: None)
+    end = recorder.close()
+    result = recorder.drain(lambda _: None)
     assert (result.loss, result.warnings, result.gaps) == ((), (), ())
     assert played.instances == []
     whole = [e for e in played.recording.events if e.name in {*events, "ftrace/print"}]
@@ -37,7 +37,7 @@ def test_all_that_is_played_is_recorded_drained_and_converted(played, tmp_path):
 
 def test_what_is_not_enabled_or_while_tracing_is_off_is_not_recorded(played, tmp_path):
     recorder = played.open_recorder(tmp_path / "rec")
-    recorder.start()
+    recorder.open()
     played.emit("sched/sched_waking", 1, comm=b"a", pid=5)
     played.emit("sock/sk_data_ready", 1)
     assert recorder.count_events().events == 1
@@ -50,13 +50,13 @@ def test_what_is_not_enabled_or_while_tracing_is_off_is_not_recorded(played, tmp
 
 def test_losses_are_counted_and_placed(played, tmp_path):
     recorder = played.open_recorder(tmp_path / "rec")
-    recorder.start()
+    recorder.open()
     played.play(0.5)
     before = played.clock.now
     played.lose(1, 300)
     played.play()
-    recorder.stop()
-    [loss] = recorder.finish(lambda _: None).loss
+    recorder.close()
+    [loss] = recorder.drain(lambda _: None).loss
     assert (loss.cpu, loss.events) == (1, 300)
     [place] = read_events(tmp_path / "rec", KERNEL_EVENTS).losses
     assert (place.cpu, place.events) == (1, 300)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from critpath_record.ftrace.preflight import missing_requirements
+from critpath_record.ftrace.preflight import find_needs
 from critpath_record.recorder import RecorderSettings
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -18,7 +18,7 @@ import faulty
 import numbered
 from faulty import CODE, Bench, Result
 
-HINDERED = [o.what for o in missing_requirements(RecorderSettings("", Path())) if o.fatal]
+HINDERED = [o.what for o in find_needs(RecorderSettings("", Path())) if o.fatal]
 if os.geteuid():
     HINDERED = ["needs root"]
 if shutil.which("cc") is None:

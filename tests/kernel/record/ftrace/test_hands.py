@@ -11,12 +11,12 @@ import pytest
 
 from critpath_marks.sessions import new_session_name
 from critpath_record.ftrace.hands import Watch
-from critpath_record.ftrace.preflight import missing_requirements
+from critpath_record.ftrace.preflight import find_needs
 from critpath_record.ftrace.recorder import FtraceRecorder
 from critpath_record.ftrace.tracefs import Instance
 from critpath_record.recorder import RecorderSettings
 
-HINDERED = [o.what for o in missing_requirements(RecorderSettings("", Path())) if o.fatal]
+HINDERED = [o.what for o in find_needs(RecorderSettings("", Path())) if o.fatal]
 pytestmark = [
     pytest.mark.xdist_group("kernel"),
     pytest.mark.skipif(bool(HINDERED), reason="; ".join(HINDERED)),
@@ -91,7 +91,7 @@ def test_who_only_reads_is_not_told(instance):
 
 def test_a_recording_tells_a_filter_and_who_put_it_on(tmp_path):
     recorder = FtraceRecorder(RecorderSettings(new_session_name(), tmp_path))
-    recorder.start()
+    recorder.open()
     place = Path(recorder.environment()["CRITPATH_MARKER"]).parent
     # It stays until it was looked at: who is gone is known by its number only.
     script = f"echo prev_pid==1 >{SWITCH}/filter; echo 0 >{SWITCH}/filter; echo done; read line"
@@ -99,8 +99,8 @@ def test_a_recording_tells_a_filter_and_who_put_it_on(tmp_path):
     pipe = subprocess.PIPE
     with subprocess.Popen(["/bin/sh", "-c", script], cwd=place, stdin=pipe, stdout=pipe) as hand:
         assert hand.stdout.readline() == b"done\n"
-        recorder.stop()
-    gaps = recorder.finish(lambda _: None).gaps
+        recorder.close()
+    gaps = recorder.drain(lambda _: None).gaps
     [gap] = [gap for gap in gaps if gap.what.startswith(f"{SWITCH}/filter was ")]
     assert " by sh (" in gap.what
     assert gap.end > begin

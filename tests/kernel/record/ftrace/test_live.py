@@ -16,11 +16,11 @@ from critpath.read.event_names import KERNEL_EVENTS
 from critpath.read.traces import read_events
 from critpath_marks.sessions import new_session_name
 from critpath_record.ftrace import tracefs
-from critpath_record.ftrace.preflight import missing_requirements
+from critpath_record.ftrace.preflight import find_needs
 from critpath_record.ftrace.recorder import open_recorder
 from critpath_record.recorder import RecorderSettings
 
-HINDERED = [o.what for o in missing_requirements(RecorderSettings("", Path())) if o.fatal]
+HINDERED = [o.what for o in find_needs(RecorderSettings("", Path())) if o.fatal]
 pytestmark = [
     pytest.mark.xdist_group("kernel"),
     pytest.mark.skipif(bool(HINDERED), reason="; ".join(HINDERED)),
@@ -45,7 +45,7 @@ class Recorded:
         self.descriptors = sum(1 for _ in Path("/proc/self/fd").iterdir())
         recorder = open_recorder(self.settings)
         try:
-            self.begin = recorder.start()
+            self.begin = recorder.open()
             self.before = recorder.count_events()
             with subprocess.Popen(
                 ["/bin/bash", "-c", SCRIPT],
@@ -55,8 +55,8 @@ class Recorded:
                 self.code = command.wait()
             self.pid = command.pid
             self.after = recorder.count_events()
-            self.end = recorder.stop()
-            self.result = recorder.finish(lambda _: None)
+            self.end = recorder.close()
+            self.result = recorder.drain(lambda _: None)
         finally:
             recorder.abort()
 
@@ -129,13 +129,13 @@ def test_an_instance_that_is_held_is_turned_off_and_who_holds_it_is_named(tmp_pa
     monkeypatch.setattr(tracefs, "_BUSY_TRIES", 2)
     settings = RecorderSettings(new_session_name(), tmp_path)
     recorder = open_recorder(settings)
-    recorder.start()
+    recorder.open()
     path = Path(recorder.environment()["CRITPATH_MARKER"]).parent
     with subprocess.Popen(
         ["cat"], stdin=subprocess.PIPE, pass_fds=recorder.descriptors()
     ) as process:
-        recorder.stop()
-        warnings = recorder.finish(lambda _: None).warnings
+        recorder.close()
+        warnings = recorder.drain(lambda _: None).warnings
         assert f"process {process.pid} (cat)" in warnings[0]
         assert (path / "tracing_on").read_text(encoding="ascii").strip() == "0"
         assert (path / "set_event").read_text(encoding="ascii") == ""

@@ -17,12 +17,12 @@ from critpath_marks.sessions import new_session_name
 from critpath_record import messages, registry
 from critpath_record.ftrace import received as module
 from critpath_record.ftrace.cleanup import find_leftovers
-from critpath_record.ftrace.preflight import missing_requirements
+from critpath_record.ftrace.preflight import find_needs
 from critpath_record.ftrace.received import ROW, ReceivedLabels, read_labels
 from critpath_record.ftrace.recorder import finish_killed, open_recorder
 from critpath_record.recorder import LABELS_FROM, RecorderSettings
 
-HINDERED = [o.what for o in missing_requirements(RecorderSettings("", Path())) if o.fatal]
+HINDERED = [o.what for o in find_needs(RecorderSettings("", Path())) if o.fatal]
 try:
     module._load(headers=False).__exit__()
 except CritpathError as error:
@@ -96,14 +96,14 @@ def test_a_recording_has_labels_of_the_messages_that_it_has(tmp_path, rows):
         new_session_name(), tmp_path, profile="requests", labels_from=LABELS_FROM[-1]
     )
     recorder = open_recorder(settings)
-    recorder.start()
+    recorder.open()
     sender, receiver = socket.socketpair()
     with sender, receiver:
         for _ in range(5):
             sender.sendall(REQUEST)
             receiver.recv(4096)
-    recorder.stop()
-    recorder.finish(silent).release()
+    recorder.close()
+    recorder.drain(silent).release()
     found, _ = rows(tmp_path / "trace")
     labels = [(t, fields) for t, _, name, fields in found if name == "critpath_message_label"]
     mine = [(t, fields) for t, fields in labels if fields["label"] == "GET /users/:id"]
@@ -135,7 +135,7 @@ print(session, flush=True)
 recorder = open_recorder(
     RecorderSettings(session, Path(sys.argv[1]), profile="requests", labels_from="bytes")
 )
-recorder.start()
+recorder.open()
 a, b = socket.socketpair()
 for _ in range(50):
     a.sendall(b"GET /users/17?token=hunter2 HTTP/1.1\\r\\n\\r\\n")

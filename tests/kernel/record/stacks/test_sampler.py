@@ -443,12 +443,12 @@ def source(tmp_path):
 
     def begin(**request) -> SamplesSource:
         made.append(SamplesSource(StackRequest(tmp_path, **request)))
-        made[-1].start()
+        made[-1].open()
         return made[-1]
 
     yield begin
     for one in made:
-        one.stop()
+        one.close()
 
 
 def rows_of(place: Path) -> list[tuple]:
@@ -472,8 +472,8 @@ def test_pythons_that_start_meanwhile_are_taken(start, source, wait_for, tmp_pat
         app.process.stdin.write("\n")
         app.process.stdin.flush()
     assert app.end() == 0
-    sampling.stop()
-    facts = sampling.read()
+    sampling.close()
+    facts = sampling.drain(lambda _: None)
     frames = json.loads((tmp_path / "python.json").read_text())["frames"]
     assert facts.facts["source"] == "samples"
     assert facts.facts["pythons"] >= 2
@@ -487,8 +487,8 @@ def test_of_those_that_run_already_only_the_named_are_sampled(start, source, wai
         each.read_out()
     sampling = source(machine=True, processes=(mine.pid,))
     wait_for_samples(sampling, wait_for)
-    sampling.stop()
-    sampling.read()
+    sampling.close()
+    sampling.drain(lambda _: None)
     rows = rows_of(tmp_path)
     document = json.loads((tmp_path / "python.json").read_text())
     inner = document["frames"][document["stacks"][rows[0][3]][0]]
@@ -518,8 +518,8 @@ def test_who_enters_a_control_group_later_is_sampled_and_nobody_outside(
         (group / "below" / "cgroup.procs").write_text(str(second.pid))
         wait_for(lambda: sampling.watch.pythons == 2)
         wait_for_samples(sampling, wait_for)
-        sampling.stop()
-        sampling.read()
+        sampling.close()
+        sampling.drain(lambda _: None)
         assert {row[1] for row in rows_of(tmp_path)} == {first.pid, second.pid}
     finally:
         for each in (first, second, outside):
@@ -541,6 +541,6 @@ def test_threads_of_a_container_have_the_numbers_of_this_machine(start, source, 
     wait_for(lambda: sampling.watch.pythons == 1)
     wait_for_samples(sampling, wait_for)
     outer.kill()
-    sampling.stop()
-    sampling.read()
+    sampling.close()
+    sampling.drain(lambda _: None)
     assert {row[1] for row in rows_of(tmp_path)} == {int(inside)}

@@ -162,7 +162,7 @@ def killed_layer(played, place):
     session = played.dead_session()
     place.mkdir()
     recorder = FtraceRecorder(RecorderSettings(session, place))
-    recorder.start()
+    recorder.open()
     name = instance_name("base", session)
     layer = Instance.at(played.root, name)
     layer.make()

@@ -24,7 +24,7 @@ from critpath_record.ftrace.events import (
     lttng_name,
     select_events,
 )
-from critpath_record.ftrace.preflight import buffer_bytes, missing_requirements
+from critpath_record.ftrace.preflight import buffer_bytes, find_needs
 from critpath_record.ftrace.recorder import scan_cgroups
 from critpath_record.ftrace.tracefs import scan_threads
 from critpath_record.profiles import ProfileEvents, profile_events, profile_names, profile_path
@@ -315,12 +315,12 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def names(settings: RecorderSettings | None = None) -> list[str]:
-    return [obstacle.name for obstacle in missing_requirements(settings)]
+    return [obstacle.name for obstacle in find_needs(settings)]
 
 
 def test_a_machine_that_can_record_has_no_missing_requirements(machine):
     assert tracefs.find() == machine
-    assert missing_requirements() == []
+    assert find_needs() == []
 
 
 def test_all_obstacles_are_named_at_once(machine, tmp_path):
@@ -329,7 +329,7 @@ def test_all_obstacles_are_named_at_once(machine, tmp_path):
     (machine / "trace_clock").write_text("[local] global\n", encoding="ascii")
     (machine / "events/sched/sched_switch").rmdir()
     assert names() == ["lockdown", "memory", "events", "clock"]
-    assert all(o.do and "\n" not in o.what + o.do for o in missing_requirements())
+    assert all(o.do and "\n" not in o.what + o.do for o in find_needs())
 
 
 def test_a_lockdown_for_integrity_does_not_concern_tracefs(machine, tmp_path):
@@ -341,7 +341,7 @@ def test_a_lockdown_for_integrity_does_not_concern_tracefs(machine, tmp_path):
 def test_buffers_beyond_the_memory_are_an_obstacle(machine):
     assert machine.is_dir()
     settings = RecorderSettings(new_session_name(), Path(), buffer_bytes=1 << 40)
-    [obstacle] = missing_requirements(settings)
+    [obstacle] = find_needs(settings)
     assert obstacle.name == "memory"
     assert "--buffer-size" in obstacle.do
 
@@ -360,12 +360,12 @@ def test_tracefs_that_is_not_mounted_is_no_obstacle_to_root(machine, monkeypatch
     assert machine.is_dir()
     (tmp_path / "mounts").write_text("proc /proc proc rw 0 0\n", encoding="ascii")
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    [obstacle] = missing_requirements()
+    [obstacle] = find_needs()
     assert (obstacle.name, obstacle.fatal) == ("tracefs", False)
     assert find_leftovers() == []
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert names() == ["root", "tracefs"]
-    assert all(o.fatal for o in missing_requirements())
+    assert all(o.fatal for o in find_needs())
     (tmp_path / "filesystems").write_text("nodev\tproc\n", encoding="ascii")
     assert names() == ["tracefs"]
 
@@ -387,7 +387,7 @@ def test_tracefs_that_cannot_be_mounted_is_an_obstacle(machine, monkeypatch, tmp
     (tmp_path / "mounts").write_text("proc /proc proc rw 0 0\n", encoding="ascii")
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(tracefs, "mount", refuse)
-    [obstacle] = missing_requirements(RecorderSettings(new_session_name(), Path()))
+    [obstacle] = find_needs(RecorderSettings(new_session_name(), Path()))
     assert (obstacle.name, obstacle.what, obstacle.fatal) == (
         *("tracefs", "tracefs cannot be mounted"),
         True,

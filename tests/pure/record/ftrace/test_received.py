@@ -112,13 +112,13 @@ def test_a_recording_has_labels_as_events(played, probe, tmp_path, rows):
     recorder = played.open_recorder(
         tmp_path / "rec", profile="requests", labels_from=LABELS_FROM[-1]
     )
-    recorder.start()
+    recorder.open()
     played.play()
     read = next(e for e in played.recording.events if e.name == "sock/sock_recv_length")
     probe.received += [(read.time, 77, 9, len(REQUEST), REQUEST)]
     probe.missed = 2
-    recorder.stop()
-    recorded = recorder.finish(lambda _: None)
+    recorder.close()
+    recorded = recorder.drain(lambda _: None)
     recorded.release()
     found, _ = rows(tmp_path / "rec" / "trace")
     [label] = [fields for _, _, name, fields in found if name == "critpath_message_label"]
@@ -136,7 +136,7 @@ def test_a_recording_has_labels_as_events(played, probe, tmp_path, rows):
 def test_without_sockets_there_is_nothing_to_label(played, tmp_path):
     recorder = played.open_recorder(tmp_path / "rec", profile="minimal", labels_from=LABELS_FROM[0])
     with pytest.raises(CritpathError, match="nothing here records their sockets") as refused:
-        recorder.start()
+        recorder.open()
     assert "--profile requests" in refused.value.do
     assert (played.instances, list((tmp_path / "rec").iterdir())) == ([], [])
 

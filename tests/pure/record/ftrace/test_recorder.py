@@ -70,10 +70,10 @@ def profile(tmp_path, monkeypatch):
 def record(played, settings):
     """Record all that is played; return the result, and when it began and ended."""
     recorder = open_recorder(settings)
-    begin = recorder.start()
+    begin = recorder.open()
     played.play()
-    end = recorder.stop()
-    recorded = recorder.finish(silent)
+    end = recorder.close()
+    recorded = recorder.drain(silent)
     recorded.release()
     return recorded, begin, end
 
@@ -154,7 +154,7 @@ def test_the_raw_data_goes_when_it_is_not_kept(played, settings):
 
 def test_a_command_is_told_where_its_marks_go(played, settings):
     recorder = open_recorder(settings())
-    recorder.start()
+    recorder.open()
     told = recorder.environment()
     place = played.root / "instances" / played.instances[0] / "trace_marker"
     assert told["CRITPATH_MARKER"] == str(place)
@@ -168,14 +168,14 @@ def test_a_command_is_told_where_its_marks_go(played, settings):
 def test_loss_is_what_the_kernel_counted(played, settings):
     made = settings(keep_raw=True)
     recorder = open_recorder(made)
-    recorder.start()
+    recorder.open()
     played.play(0.3)
     played.lose(0, 70)
     played.play(0.6)
     played.lose(1, 500)
     played.play()
-    recorder.stop()
-    recorded = recorder.finish(silent)
+    recorder.close()
+    recorded = recorder.drain(silent)
     assert {loss.cpu: loss.events for loss in recorded.loss} == {0: 70, 1: 500}
     events = read_events(made.directory / "trace", KERNEL_EVENTS)
     assert {loss.cpu: loss.events for loss in events.losses} == {0: 70, 1: 500}
@@ -183,7 +183,7 @@ def test_loss_is_what_the_kernel_counted(played, settings):
 
 def test_events_are_counted_while_it_records(played, settings):
     recorder = open_recorder(settings())
-    recorder.start()
+    recorder.open()
     before = recorder.count_events()
     played.play(0.5)
     played.lose(0, 4)
@@ -197,12 +197,12 @@ def test_two_recorders_at_once_do_not_meet(played, settings):
     first, second = settings("first"), settings("second")
     recorders = [open_recorder(first), open_recorder(second)]
     for recorder in recorders:
-        recorder.start()
+        recorder.open()
     assert played.instances == sorted((first.session, second.session))
     played.play()
     for recorder in recorders:
-        recorder.stop()
-        assert recorder.finish(silent).loss == ()
+        recorder.close()
+        assert recorder.drain(silent).loss == ()
     one, two = (read_events(made.directory / "trace", KERNEL_EVENTS) for made in (first, second))
     assert one.total == two.total > 1000
 
@@ -212,7 +212,7 @@ def test_a_cpu_that_comes_while_recording_is_recorded_too(played, settings, seen
     played.hide_cpu(1)
     made = settings(keep_raw=True)
     recorder = open_recorder(made)
-    recorder.start()
+    recorder.open()
     if seen:
         played.show_cpus()
         found = recorder._drain._add
@@ -234,8 +234,8 @@ def test_a_cpu_that_comes_while_recording_is_recorded_too(played, settings, seen
         assert added.is_set()
         played.clock.now = now
     played.play()
-    recorder.stop()
-    recorded = recorder.finish(silent)
+    recorder.close()
+    recorded = recorder.drain(silent)
     assert (recorded.loss, recorded.warnings) == ((), ())
     events = read_events(made.directory / "trace", KERNEL_EVENTS)
     assert {*events.cpu.tolist()} == {0, 1}
@@ -246,12 +246,12 @@ def test_a_cpu_that_comes_while_recording_is_recorded_too(played, settings, seen
 def test_a_cpu_that_goes_takes_with_it_what_nobody_has_read(played, settings):
     made = settings(keep_raw=True)
     recorder = open_recorder(made)
-    recorder.start()
+    recorder.open()
     played.play(0.5)
     played.take_offline(1)
     played.play()
-    recorder.stop()
-    recorded = recorder.finish(silent)
+    recorder.close()
+    recorded = recorder.drain(silent)
     events = read_events(made.directory / "trace", KERNEL_EVENTS)
     last = {cpu: int(events.timestamp[events.cpu == cpu].max()) for cpu in (0, 1)}
     assert last[1] < last[0]
@@ -261,11 +261,11 @@ def test_a_cpu_that_goes_takes_with_it_what_nobody_has_read(played, settings):
 def test_half_a_page_at_the_end_is_no_page(played, settings):
     made = settings(keep_raw=True)
     recorder = open_recorder(made)
-    recorder.start()
+    recorder.open()
     played.play()
     played.tear(0)
-    recorder.stop()
-    recorded = recorder.finish(silent)
+    recorder.close()
+    recorded = recorder.drain(silent)
     assert recorded.facts["event_count"] > 1000
     size = (made.directory / "raw/cpu0").stat().st_size
     assert size % 4096 == 0
@@ -286,9 +286,9 @@ def test_an_event_that_the_kernel_refuses_is_said_with_its_reason(played, settin
     played.lack("irq/softirq_raise")
     played.refuse("write", "set_event", errno.ENODEV, times=1)
     recorder = open_recorder(settings())
-    recorder.start()
-    recorder.stop()
-    [warning] = recorder.finish(silent).warnings
+    recorder.open()
+    recorder.close()
+    [warning] = recorder.drain(silent).warnings
     assert "irq_softirq_raise" in warning
     assert os.strerror(errno.ENODEV) in warning
 
@@ -302,12 +302,12 @@ def test_a_kernel_without_raw_marks_takes_no_beats(played, settings):
 def test_without_switches_there_is_no_recording(settings, profile):
     profile("empty", ("sched_waking",))
     with pytest.raises(CritpathError, match="sched_switch"):
-        open_recorder(settings(profile="empty")).start()
+        open_recorder(settings(profile="empty")).open()
 
 
 def test_a_profile_that_is_none_is_named(settings):
     with pytest.raises(UsageError, match="no-such"):
-        open_recorder(settings(profile="no-such")).start()
+        open_recorder(settings(profile="no-such")).open()
 
 
 def test_only_ctf_1_8_is_written(settings):
@@ -325,14 +325,14 @@ def test_tracefs_that_is_not_mounted_is_mounted_and_that_is_said(played, setting
 def test_an_instance_is_reached_when_tracefs_is_unmounted_meanwhile(played, settings):
     made = settings()
     recorder = open_recorder(made)
-    recorder.start()
+    recorder.open()
     played.unmount()
     elsewhere = played.root.with_name("away")
     played.root.rename(elsewhere)
     played.root = elsewhere
     played.play()
-    recorder.stop()
-    assert recorder.finish(silent).loss == ()
+    recorder.close()
+    assert recorder.drain(silent).loss == ()
 
 
 # ----------------------------------------------------------------- what fails leaves nothing
@@ -342,7 +342,7 @@ def test_abort_removes_everything_and_may_come_again(played, settings):
     made = settings()
     recorder = open_recorder(made)
     recorder.abort()
-    recorder.start()
+    recorder.open()
     assert played.instances == [made.session]
     recorder.abort()
     recorder.abort()
@@ -355,14 +355,14 @@ def test_a_start_that_is_interrupted_leaves_nothing(settings, monkeypatch, name)
     monkeypatch.setattr(module, name, fail(KeyboardInterrupt()))
     made = settings()
     with pytest.raises(KeyboardInterrupt):
-        open_recorder(made).start()
+        open_recorder(made).open()
     assert list(made.directory.iterdir()) == []
 
 
 def test_a_signal_at_any_call_of_the_kernel_leaves_nothing(played, tmp_path):
     recorder = played.open_recorder(tmp_path / "undisturbed")
-    recorder.start()
-    recorder.stop()
+    recorder.open()
+    recorder.close()
     # What is done with each event is tried with one.
     names = [" ".join(call[:2]).rpartition("/")[::2] for call in played.calls]
     names = ["/*/" * bool(of) + name for of, name in names]
@@ -373,7 +373,7 @@ def test_a_signal_at_any_call_of_the_kernel_leaves_nothing(played, tmp_path):
         recorder = played.open_recorder(tmp_path / f"rec{number}")
         played.interrupt(len(played.calls) + number)
         with pytest.raises(KeyboardInterrupt):
-            (recorder.start(), recorder.stop())
+            (recorder.open(), recorder.close())
         assert played.instances == []
         assert list((tmp_path / f"rec{number}").iterdir()) == []
 
@@ -398,7 +398,7 @@ def test_whatever_the_kernel_refuses_at_the_start_is_named_and_leaves_nothing(
     played.refuse(*call, code, times=1)
     made = settings()
     with pytest.raises(CritpathError, match=os.strerror(code)) as caught:
-        open_recorder(made).start()
+        open_recorder(made).open()
     assert caught.value.do
     assert made.session in caught.value.what
     assert list(made.directory.iterdir()) == []
@@ -438,7 +438,7 @@ def test_whatever_fails_after_the_runs_keeps_what_was_recorded(
 ):
     made = settings()
     recorder = FtraceRecorder(made)
-    recorder.start()
+    recorder.open()
     played.play()
     with monkeypatch.context() as patched:
         if where == "drain.stop":
@@ -450,8 +450,8 @@ def test_whatever_fails_after_the_runs_keeps_what_was_recorded(
             patched.setattr(module, name, fail(wrong))
 
         def end():
-            recorder.stop()
-            recorder.finish(silent)
+            recorder.close()
+            recorder.drain(silent)
 
         with pytest.raises(UnfinishedError) as caught:
             end()
@@ -471,10 +471,10 @@ def test_an_instance_that_cannot_be_removed_hides_no_failure(settings, monkeypat
     monkeypatch.setattr(tracefs.Instance, "remove", refuse)
     recorder = FtraceRecorder(settings())
     if step == "stop":
-        recorder.start()
+        recorder.open()
     monkeypatch.setattr(module, "scan_threads", fail(OSError(28, "No space left on device")))
     with pytest.raises(CritpathError, match="No space left") as caught:
-        recorder.stop() if step == "stop" else recorder.start()
+        recorder.close() if step == "stop" else recorder.open()
     assert isinstance(caught.value, UnfinishedError) == (step == "stop")
 
 
@@ -482,7 +482,7 @@ def test_a_full_disk_ends_the_recording_and_is_said(played, settings, monkeypatc
     """As where a quota is what is used up, which no question tells beforehand."""
     made = settings(keep_raw=True)
     recorder = FtraceRecorder(made)
-    recorder.start()
+    recorder.open()
     off = threading.Event()
     turn_off = recorder._drain._failed
     recorder._drain._failed = lambda: (turn_off(), off.set())
@@ -495,15 +495,15 @@ def test_a_full_disk_ends_the_recording_and_is_said(played, settings, monkeypatc
     last = [text for name, text in played.written if name == "tracing_on"][-1]
     assert last == "0"
     now = played.clock.monotonic_ns()
-    assert recorder.stop() < now
+    assert recorder.close() < now
     with monkeypatch.context() as full:
         full.setattr(module, "convert", fail(OSError(errno.ENOSPC, "No space left on device")))
         with pytest.raises(UnfinishedError, match="No space left"):
-            recorder.finish(silent)
+            recorder.drain(silent)
     for file in (made.directory / "raw").glob("cpu*"):
         assert file.stat().st_size % 4096 == 0
     # With room again.
-    recorded = recorder.finish(silent)
+    recorded = recorder.drain(silent)
     assert "No space left" in recorded.warnings[0]
     assert read_events(made.directory / "trace", KERNEL_EVENTS).total > 100
 
@@ -514,7 +514,7 @@ def test_a_disk_without_room_for_the_trace_ends_the_recording_with_all_of_it(
     room = [1 << 40]
     monkeypatch.setattr(drain.Stream, "free_bytes", lambda _: room[0])
     recorder = FtraceRecorder(settings())
-    recorder.start()
+    recorder.open()
     off = threading.Event()
     turn_off = recorder._drain._failed
     recorder._drain._failed = lambda: (turn_off(), off.set())
@@ -524,8 +524,8 @@ def test_a_disk_without_room_for_the_trace_ends_the_recording_with_all_of_it(
     assert off.wait(60)
     assert "has room left for its trace, no more" in recorder.failure.what
     counted = recorder.count_events()
-    recorder.stop()
-    recorded = recorder.finish(silent)
+    recorder.close()
+    recorded = recorder.drain(silent)
     recorded.release()
     assert recorded.loss == ()
     assert recorded.facts["event_count"] == counted.events
@@ -539,11 +539,11 @@ def test_an_instance_that_is_held_is_turned_off_and_named(played, settings, monk
     monkeypatch.setattr(tracefs, "find_holders", lambda _: ["process 7 (sleep)"])
     made = settings()
     recorder = open_recorder(made)
-    recorder.start()
+    recorder.open()
     played.play()
-    recorder.stop()
+    recorder.close()
     played.refuse("remove", made.session, errno.EBUSY, times=20)
-    recorded = recorder.finish(silent)
+    recorded = recorder.drain(silent)
     [warning] = recorded.warnings
     assert "held open by process 7 (sleep)" in warning
     path = played.root / "instances" / made.session
@@ -557,10 +557,10 @@ def test_an_instance_that_is_held_is_turned_off_and_named(played, settings, monk
 def test_an_instance_that_is_busy_for_a_moment_is_removed(played, settings):
     made = settings()
     recorder = open_recorder(made)
-    recorder.start()
-    recorder.stop()
+    recorder.open()
+    recorder.close()
     played.refuse("remove", made.session, errno.EBUSY, times=3)
-    assert recorder.finish(silent).warnings == ()
+    assert recorder.drain(silent).warnings == ()
     assert len(played.of("remove")) == 4
 
 
@@ -568,10 +568,10 @@ def test_an_instance_that_is_busy_for_a_moment_is_removed(played, settings):
 def test_an_instance_that_somebody_else_removes_is_no_error(played, settings, code):
     made = settings()
     recorder = open_recorder(made)
-    recorder.start()
-    recorder.stop()
+    recorder.open()
+    recorder.close()
     played.refuse("remove", made.session, code, times=1)
-    assert recorder.finish(silent).warnings == ()
+    assert recorder.drain(silent).warnings == ()
     tracefs.Instance.at(played.root, made.session).remove()
 
 
@@ -582,7 +582,7 @@ def test_what_an_interrupted_start_left_open_does_not_keep_the_instance(settings
 
     monkeypatch.setattr(FtraceRecorder, "_set_up", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        open_recorder(settings()).start()
+        open_recorder(settings()).open()
 
 
 # --------------------------------------------------------------------- the table of names
@@ -635,7 +635,7 @@ def killed(played, tmp_path):
     session, directory = played.dead_session(), tmp_path / "killed"
     directory.mkdir()
     recorder = FtraceRecorder(RecorderSettings(session, directory))
-    recorder.start()
+    recorder.open()
     played.play(0.5)
     played.kill(recorder)
     played.play(0.7)  # nobody moves this

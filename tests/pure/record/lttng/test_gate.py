@@ -97,7 +97,7 @@ def run_until_recorded(recorder):
 def test_what_a_budget_closes_is_a_session_of_its_own(machine, played, settings):
     asked = settings()
     recorder = open_recorder(asked)
-    recorder.start()
+    recorder.open()
     own, other = machine.sessions()
     assert asked.session in {own, other}
     [tracker] = played
@@ -107,15 +107,15 @@ def test_what_a_budget_closes_is_a_session_of_its_own(machine, played, settings)
     assert loaded.findtext("session/name") == tracker.session
     assert {e.text for e in loaded.iter("name")} >= {"sched_switch", "sched_waking"}
     assert not {e.text for e in loaded.iter("name")} & {"sched_process_fork", "lttng_logger"}
-    recorder.stop()
-    recorder.finish(lambda _: None)
+    recorder.close()
+    recorder.drain(lambda _: None)
     assert machine.sessions() == []
 
 
 def test_a_run_that_is_recorded_lies_in_no_gap(played, settings, clock):
     asked = settings()
     recorder = open_recorder(asked)
-    begin = recorder.start()
+    begin = recorder.open()
     place = asked.directory / "trace" / "base" / "kernel" / "index"
     place.mkdir(parents=True)
     played[0].index = index(place, os.sched_getaffinity(0).pop())
@@ -127,8 +127,8 @@ def test_a_run_that_is_recorded_lies_in_no_gap(played, settings, clock):
         recorder.end_run("true", 50_000_000)
         recorder.note_run("true", number, since, 1)
         spans.append((since, until))
-    end = recorder.stop()
-    recorded = recorder.finish(lambda _: None)
+    end = recorder.close()
+    recorded = recorder.drain(lambda _: None)
     recorded.release()
     gaps = [json.loads(x) for x in (asked.directory / "gaps.jsonl").read_text().splitlines()]
     chosen = [json.loads(x) for x in (asked.directory / "selected.jsonl").read_text().splitlines()]
@@ -148,13 +148,13 @@ def test_a_run_that_is_recorded_lies_in_no_gap(played, settings, clock):
 def test_a_daemon_that_refuses_ends_the_recording_as_closed(played, settings):
     asked = settings()
     recorder = open_recorder(asked)
-    recorder.start()
+    recorder.open()
     [tracker] = played
     tracker.refuses = True
     with pytest.raises(CritpathError, match="refuses"):
         run_until_recorded(recorder)
-    end = recorder.stop()
-    recorder.finish(lambda _: None)
+    end = recorder.close()
+    recorder.drain(lambda _: None)
     gaps = [json.loads(x) for x in (asked.directory / "gaps.jsonl").read_text().splitlines()]
     assert gaps[-1]["end"] == end
 

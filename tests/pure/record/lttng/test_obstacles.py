@@ -8,7 +8,7 @@ import pytest
 
 from critpath_record import identity
 from critpath_record.lttng import preflight as module
-from critpath_record.lttng.preflight import missing_requirements
+from critpath_record.lttng.preflight import find_needs
 
 _MODULE_CAPABILITY = 1 << 16
 
@@ -36,7 +36,7 @@ LISTED = f"/lib/modules/{RELEASE}/modules.dep"
 
 
 def names():
-    return [obstacle.name for obstacle in missing_requirements(None)]
+    return [obstacle.name for obstacle in find_needs(None)]
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_modules_that_are_not_built(machine, files, user):
     del machine
     user(root=True)
     files(LISTED, "kernel/fs/ext4/ext4.ko:\n")
-    [found] = missing_requirements(None)
+    [found] = find_needs(None)
     assert found.name == "lttng-modules"
     assert found.do == f"sudo apt install lttng-modules-dkms linux-headers-{RELEASE}"
     assert found.fatal
@@ -69,7 +69,7 @@ def test_modules_that_are_built_for_other_kernels(machine, files, user):
     del machine
     user(root=True)
     files("/var/lib/dkms/lttng-modules/2.13.9/source")
-    [found] = missing_requirements(None)
+    [found] = find_needs(None)
     assert "dkms autoinstall" in found.do
     assert "only for others" in found.what
 
@@ -78,7 +78,7 @@ def test_a_kernel_that_loads_no_modules(machine, files, user, tmp_path):
     del machine, files
     user(root=True)
     (tmp_path / "proc" / "modules").unlink()
-    [found] = missing_requirements(None)
+    [found] = find_needs(None)
     assert (found.name, found.do) == ("lttng-modules", "critpath record --recorder ftrace")
 
 
@@ -87,7 +87,7 @@ def test_secure_boot_is_no_more_than_a_hint(machine, files, user):
     user(root=True)
     files(LISTED, "extra/lttng-tracer.ko:\n")
     files("/sys/kernel/security/lockdown", "none [integrity] confidentiality\n")
-    [found] = missing_requirements(None)
+    [found] = find_needs(None)
     assert found.name == "secure-boot"
     assert not found.fatal
 
@@ -98,7 +98,7 @@ def test_root_of_a_container_may_not_load_modules(machine, files, user, monkeypa
     monkeypatch.setattr(module, "pid_namespace", lambda: 4026532000)
     files(LISTED, "extra/lttng-tracer.ko:\n")
     files("/proc/self/status", "CapEff:\t00000000a80425fb\n")
-    [found] = missing_requirements(None)
+    [found] = find_needs(None)
     assert found.name == "load-modules"
     assert "container" in found.what
 

@@ -17,8 +17,8 @@ from critpath_record.lttng import recorder as recorder_module
 from critpath_record.lttng.daemon import start_daemon
 from critpath_record.lttng.recorder import (
     find_leftovers,
+    find_needs,
     finish_killed,
-    missing_requirements,
     open_recorder,
 )
 from critpath_record.manifests import write_manifest
@@ -40,18 +40,18 @@ def settings(tmp_path):
 
 def record(settings):
     recorder = open_recorder(settings)
-    begin = recorder.start()
+    begin = recorder.open()
     environment = recorder.environment()
-    end = recorder.stop()
-    recorded = recorder.finish(lambda _: None)
+    end = recorder.close()
+    recorded = recorder.drain(lambda _: None)
     assert begin <= end
     assert environment == {"CRITPATH_RECORDER": "lttng"}
     return recorded
 
 
 def end(recorder):
-    recorder.stop()
-    return recorder.finish(lambda _: None)
+    recorder.close()
+    return recorder.drain(lambda _: None)
 
 
 def note(directory, session):
@@ -110,10 +110,10 @@ def test_a_recording_is_one_session_of_a_private_name(machine, settings):
 
 def test_a_daemon_of_ours_is_ended_again(machine, settings):
     recorder = open_recorder(settings())
-    recorder.start()
+    recorder.open()
     assert machine.daemon_runs()
-    recorder.stop()
-    recorder.finish(lambda _: None)
+    recorder.close()
+    recorder.drain(lambda _: None)
     assert not machine.daemon_runs()
 
 
@@ -125,10 +125,10 @@ def test_a_daemon_of_others_is_left_alone(machine, settings):
 
 def test_a_daemon_of_ours_that_others_use_stays_and_that_is_said(machine, settings):
     recorder = open_recorder(settings())
-    recorder.start()
+    recorder.open()
     machine.add_session("theirs")
-    recorder.stop()
-    recorded = recorder.finish(lambda _: None)
+    recorder.close()
+    recorded = recorder.drain(lambda _: None)
     assert machine.daemon_runs()
     assert machine.sessions() == ["theirs"]
     assert any("it stays" in warning for warning in recorded.warnings)
@@ -137,7 +137,7 @@ def test_a_daemon_of_ours_that_others_use_stays_and_that_is_said(machine, settin
 def test_a_session_that_somebody_changed_is_said(machine, settings, monkeypatch):
     machine.start_foreign_daemon()
     recorder = open_recorder(settings())
-    begin = recorder.start()
+    begin = recorder.open()
     assert end(recorder).gaps == ()
     listed = Path(__file__).with_name("list-session.xml").read_text()
     answers = [listed, listed.replace("sched_waking", "x", 1)]
@@ -224,7 +224,7 @@ def test_ctf_18_is_asked_for_where_there_is_a_choice(
 def test_ctf_2_of_an_old_lttng_is_refused(machine, settings):
     machine.start_foreign_daemon()
     with pytest.raises(UsageError, match="does not write ctf-2"):
-        open_recorder(settings(trace_format="ctf-2")).start()
+        open_recorder(settings(trace_format="ctf-2")).open()
     assert machine.sessions() == []
 
 
@@ -240,7 +240,7 @@ def test_without_user_space_tracing_marks_take_the_logger_file(machine, settings
     machine.start_foreign_daemon()
     machine.set(fails={"enable-event": "UST is not supported"})
     recorder = open_recorder(settings())
-    recorder.start()
+    recorder.open()
     assert recorder.environment() == {"CRITPATH_RECORDER": "lttng-logger"}
     recorder.abort()
 
@@ -250,7 +250,7 @@ def test_a_start_that_fails_leaves_nothing(machine, settings, verb):
     machine.set(fails={verb: "Kernel tracer not\x1b[2J available"})
     asked = settings()
     with pytest.raises(CritpathError, match="Kernel tracer not") as caught:
-        open_recorder(asked).start()
+        open_recorder(asked).open()
     assert "\x1b" not in caught.value.what
     assert machine.sessions() == []
     assert not machine.daemon_runs()
@@ -259,23 +259,23 @@ def test_a_start_that_fails_leaves_nothing(machine, settings, verb):
 
 def test_no_kernel_tracer(machine, settings, monkeypatch):
     machine.set(events=[])
-    monkeypatch.setattr(recorder_module, "missing_requirements", lambda _: [])
+    monkeypatch.setattr(recorder_module, "find_needs", lambda _: [])
     with pytest.raises(CritpathError, match="Kernel tracer not available"):
-        open_recorder(settings()).start()
+        open_recorder(settings()).open()
     assert not machine.daemon_runs()
 
 
 def test_a_daemon_that_does_not_come_up(machine, settings):
     machine.set(daemon_fails="Could not create lock file")
     with pytest.raises(CritpathError, match="did not come up: Error: Could not create lock file"):
-        open_recorder(settings()).start()
+        open_recorder(settings()).open()
 
 
 @pytest.mark.parametrize("verb", ["stop", "destroy", "list"])
 def test_an_end_that_fails_says_so(machine, settings, verb):
     machine.start_foreign_daemon()
     recorder = open_recorder(settings())
-    recorder.start()
+    recorder.open()
     machine.set(fails={verb: "Something odd"})
     with pytest.raises(UnfinishedError, match="Something odd"):  # what it wrote is kept
         end(recorder)
@@ -287,10 +287,10 @@ def test_an_end_that_fails_says_so(machine, settings, verb):
 def test_a_consumer_daemon_that_hangs_does_not_hang_the_recorder(machine, settings):
     machine.start_foreign_daemon()
     recorder = open_recorder(settings())
-    recorder.start()
+    recorder.open()
     machine.set(hangs=["stop"])
-    recorder.stop()
-    recorded = recorder.finish(lambda _: None)
+    recorder.close()
+    recorded = recorder.drain(lambda _: None)
     assert any("may lack its end" in warning for warning in recorded.warnings)
 
 
@@ -298,17 +298,17 @@ def test_a_session_without_a_trace_is_an_error(machine, settings):
     machine.start_foreign_daemon()
     asked = settings()
     recorder = open_recorder(asked)
-    recorder.start()
-    recorder.stop()
+    recorder.open()
+    recorder.close()
     (asked.directory / "trace" / "kernel" / "metadata").unlink()
     with pytest.raises(CritpathError, match="left no trace"):
-        recorder.finish(lambda _: None)
+        recorder.drain(lambda _: None)
 
 
 def test_an_unknown_profile_names_those_there_are(machine, settings):
     machine.start_foreign_daemon()
     with pytest.raises(UsageError) as caught:
-        open_recorder(settings(profile="../../etc/passwd")).start()
+        open_recorder(settings(profile="../../etc/passwd")).open()
     assert caught.value.do == (
         "choose one of full, io, locks, minimal, network, requests, syscalls, "
         "or the path of a session file"
@@ -376,17 +376,17 @@ def test_a_recording_that_goes_on_is_not_finished(machine, settings):
     machine.start_foreign_daemon()
     asked = settings()
     recorder = open_recorder(asked)
-    recorder.start()
+    recorder.open()
     note(asked.directory, asked.session)
     with pytest.raises(CritpathError, match="still records"):
         finish_killed(asked.directory, lambda _: None)
-    recorder.stop()
-    recorder.finish(lambda _: None)
+    recorder.close()
+    recorder.drain(lambda _: None)
 
 
 def test_without_lttng_nothing_is_left_and_that_is_known(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    found = {x.name: x for x in missing_requirements(None)}
+    found = {x.name: x for x in find_needs(None)}
     assert found["lttng-tools"].fatal
     assert "lttng-tools" in found["lttng-tools"].do
     assert find_leftovers() == []

@@ -16,7 +16,7 @@ def test_force_replaces_a_recording_and_nothing_else(session):
     assert session.record("--force", "work").code == 127
     second = session.manifest()["session"]
     assert second != first
-    assert session.record("--force", "true", fail="finish").code == 125
+    assert session.record("--force", "true", fail="drain").code == 125
     assert session.manifest()["session"] == second
     (session.output / "critpath.json").unlink()
     (session.output / "mine").write_text("x")

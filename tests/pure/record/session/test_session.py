@@ -184,7 +184,7 @@ def test_a_prepare_that_fails_ends_it(session):
     assert done.code == 125
     assert "--prepare failed with 1 before run 2" in done.err
     assert session.is_clean()
-    assert session.calls() == ["start", "abort"]
+    assert session.calls() == ["open", "abort"]
 
 
 def test_interleaved_recordings_run_in_blocks_of_random_order(session):
@@ -209,7 +209,7 @@ def test_interleaved_recordings_run_in_blocks_of_random_order(session):
     files = [session.output / k / "trace/kernel/channel0_0" for k in ("normal", "sample")]
     assert files[0].samefile(files[1])
     assert "next: critpath compare rec/normal rec/sample" in done.err
-    assert session.calls() == ["start", "stop", "finish"]
+    assert session.calls() == ["open", "close", "drain"]
     # The pair is ours to replace, as a single recording is.
     assert session.record("true").code == 2
     assert session.record("--force", "true").code == 0
@@ -235,7 +235,7 @@ def test_an_execution_that_is_no_specification(session):
     assert session.manifest()["execution"] == "thread"
 
 
-@pytest.mark.parametrize("step", ["start", "stop", "finish"])
+@pytest.mark.parametrize("step", ["open", "close", "drain"])
 def test_a_recorder_that_fails_leaves_nothing(session, step):
     done = session.record("true", fail=step)
     assert done.code == 125
@@ -440,4 +440,4 @@ def test_a_start_that_fails_late_leaves_nothing(session, error, code, said):
     assert done.code == code
     assert said in done.err
     assert session.is_clean()
-    assert session.calls() == ["start", "abort"]
+    assert session.calls() == ["open", "abort"]

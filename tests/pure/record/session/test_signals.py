@@ -11,9 +11,10 @@ import pytest
 
 from critpath.model import CpuLoss, Manifest
 from critpath_record.manifests import read_manifest
-from critpath_record.recorder import RecorderResult, RecordRequest
+from critpath_record.recorder import RecordRequest
 from critpath_record.session import _Session
 from critpath_record.signals import InheritedState, Signals, StopRequested
+from critpath_record.source import Taken
 from tests.played.session import STAYS
 
 INT, TERM, HUP = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
@@ -32,7 +33,7 @@ def test_the_first_goes_to_the_command_and_the_recording_is_finished(session, nu
     manifest = session.manifest()
     assert manifest["state"] == "complete"
     assert [r["exit_code"] for r in manifest["runs"]] == [code]
-    assert session.calls() == ["start", "stop", "finish"]
+    assert session.calls() == ["open", "close", "drain"]
     assert not session.instance
 
 
@@ -120,7 +121,7 @@ def test_the_second_ends_at_once(session):
     assert session.record("-n", "9", "work").code == 143
     assert [process.got[-1] for process in tree] == [signal.SIGKILL] * 2
     assert session.is_clean()
-    assert session.calls() == ["start", "abort"]
+    assert session.calls() == ["open", "abort"]
 
 
 def test_one_request_that_comes_twice_is_one(monkeypatch):
@@ -170,7 +171,7 @@ def test_a_thread_takes_them_while_the_main_thread_works():
         assert "signals" not in {thread.name for thread in threading.enumerate()}
 
 
-@pytest.mark.parametrize("step", ["start", "stop", "finish"])
+@pytest.mark.parametrize("step", ["open", "close", "drain"])
 @pytest.mark.parametrize("times", [1, 2])
 def test_while_the_recorder_works(session, step, times):
     def interrupt():
@@ -183,7 +184,7 @@ def test_while_the_recorder_works(session, step, times):
         assert done.code == 130
         assert session.is_clean()
         assert session.calls()[-1] == "abort"
-    elif step == "start":
+    elif step == "open":
         assert done.code == 130
         assert "no recording" in done.err
         assert session.is_clean()
@@ -314,7 +315,7 @@ def test_linking_that_was_interrupted_is_done_again_and_the_loss_stays(tmp_path)
         survey=lambda _: (),
         count=lambda _: None,
         manifests=manifests,
-        recorded=RecorderResult((CpuLoss(1, 7),), {"name": "ftrace", "event_count": 9}),
+        recorded=Taken((CpuLoss(1, 7),), {"name": "ftrace", "event_count": 9}),
     )
     assert session._keep_readable().exit_code == 130
     for half in ("normal", "sample"):
