@@ -27,10 +27,11 @@ from critpath.commands.settings import (
     as_duration,
     as_size,
 )
-from critpath.errors import EXIT_INCONCLUSIVE, EXIT_OK, UnreadableError, UsageError
+from critpath.errors import EXIT_INCONCLUSIVE, EXIT_OK, InconclusiveError, UnreadableError, UsageError
 
 if TYPE_CHECKING:
     from critpath.documents import ComparisonDocument, IncidentDocument
+    from critpath.incidents.dumps import Dump
     from critpath.incidents.looking import Looking
     from critpath.incidents.webhook import Webhook
     from critpath.model import PathSet
@@ -160,10 +161,17 @@ def _how(
     )
 
 
-def _read(dump: Path, *, settings: Settings) -> PathSet:
+def _read(dump: Dump, *, settings: Settings) -> PathSet:
+    """Return the paths of requests of servers; of what is marked where that is asked for."""
     from critpath.commands.sources import extract_sources  # noqa: PLC0415 - start-up time
+    from critpath.read import Recording  # noqa: PLC0415 - numpy
 
-    return extract_sources([dump], settings, Progress(quiet=True))
+    sources, progress = [dump.path], Progress(quiet=True)
+    recorded = Recording(dump.path).manifest.execution
+    if not (settings["execution"] or recorded or dump.is_of_marks):
+        with contextlib.suppress(InconclusiveError):  # no server there: what is marked
+            return extract_sources(sources, settings, progress, specification="requests")
+    return extract_sources(sources, settings, progress)
 
 
 def _look_up(

@@ -82,7 +82,7 @@ class IncidentDocument(Part, kw_only=True):
     page: Annotated[str, doc("the report beside this file; '' for none")] = ""
 
 
-class LookingState(Part, kw_only=True):
+class LookingState(Part, kw_only=True, forbid_unknown_fields=True):
     """What critpath incidents keeps in mind from one dump to the next, in its state.json."""
 
     seen: list[str] = []  # dumps that were looked at and are still there
@@ -95,9 +95,9 @@ class LookingState(Part, kw_only=True):
     lost: int = 0  # messages that could not be delivered
 
     @classmethod
-    def read(cls, plain: object) -> LookingState:
-        """Return what a file says; nothing of what is damaged."""
+    def read(cls, plain: object) -> LookingState | None:
+        """Return what a file says, None for what is damaged."""
         try:
             return convert(plain, cls)
         except ValidationError:
-            return cls()
+            return None

@@ -78,6 +78,11 @@ class Dump:
         return round(float(found[1]) * _UNITS[found[2]]) if found else 0
 
     @property
+    def is_of_marks(self) -> bool:
+        """Whether a marked execution took too long: requests have a time to look over."""
+        return self.trigger.when.startswith("latency ") and not self.window
+
+    @property
     def when(self) -> str:
         """When it was noticed, in words."""
         return format_time(self.at // NS_PER_S) if self.at else ""

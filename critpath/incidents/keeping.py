@@ -112,12 +112,14 @@ def _read(file: Path, most: int) -> bytes:
     return content
 
 
-def load_state(directory: Path) -> LookingState:
-    """Return what was kept in mind; nothing where that is not there or damaged."""
+def load_state(directory: Path) -> LookingState | None:
+    """Return what was kept in mind; None where that is damaged."""
+    if not os.path.lexists(directory / STATE):
+        return LookingState()
     try:
         return LookingState.read(load_json(_read(directory / STATE, _LARGEST_STATE)))
     except (CritpathError, ValueError, RecursionError):
-        return LookingState()
+        return None
 
 
 def save_state(directory: Path, state: LookingState) -> None:

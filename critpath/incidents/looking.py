@@ -25,7 +25,9 @@ from critpath.incidents.dumps import Dump, list_dumps, open_dump
 from critpath.incidents.times import format_time, parse_time
 from critpath.incidents.usual import DIRECTORY, Found, Usual, find_deployed
 from critpath.model import CompareSettings, PathSet
+from critpath.model.containers import places_in
 from critpath.model.paths import begin_dates
+from critpath.model.requests import service_of
 from critpath.report.document import comparison_document
 from critpath.text import incidents as words
 from critpath.text.answer import describe_headline, first_cause
@@ -64,7 +66,7 @@ class Looking:
     directory: Path
     settings: CompareSettings
     quota: int
-    read: Callable[[Path], PathSet]
+    read: Callable[[Dump], PathSet]
     look_up: Callable[[ComparisonDocument, Path, Path], str]
     render: Callable[[ComparisonDocument], str]
     tell: Callable[[IncidentDocument, str], None]
@@ -86,12 +88,19 @@ class Looker:
     def __init__(self, how: Looking) -> None:
         self._how = how
         keeping.prepare_directory(how.directory)
-        self._state = keeping.load_state(how.directory)
         self._usual = Usual(
             how.directory / DIRECTORY,
             interrupts=how.settings.interrupts,
             version=__version__,
         )
+        self._state = keeping.load_state(how.directory) or self._recover_state()
+
+    def _recover_state(self) -> LookingState:
+        """Return what incidents and usual files tell of what was kept in mind."""
+        self._how.say(words.describe_lost_state(keeping.STATE))
+        incidents = keeping.read_incidents(self._how.directory)
+        seen = [name for one in incidents for name in one.dumps]
+        return LookingState(seen=seen, age=self._usual.newest_age())
 
     @property
     def state(self) -> LookingState:
@@ -129,7 +138,7 @@ class Looker:
             self._note(dump, None, UsualEntry(""), words.describe_given_up())
             return
         try:
-            paths = self._how.read(path)
+            paths = self._how.read(dump)
             self._look_at_programs(dump, paths)
             if dump.is_usual:
                 self._look_at_usual(dump, paths)
@@ -157,7 +166,7 @@ class Looker:
 
     def _look_at_usual(self, dump: Dump, paths: PathSet) -> None:
         second = dump.at // NS_PER_S
-        known = self._usual.find(second, self._state.age)
+        known = self._usual.find(second, self._state.age, paths.specification)
         if known is None or dump.is_healthy:
             self._add(dump, paths)
             return
@@ -199,7 +208,7 @@ class Looker:
 
     def _look_at_alarm(self, dump: Dump, paths: PathSet) -> None:
         before, after = split_at(paths, dump.moment, dump.window or _WINDOW)
-        known = self._usual.find(dump.at // NS_PER_S, self._state.age)
+        known = self._usual.find(dump.at // NS_PER_S, self._state.age, paths.specification)
         if known is not None:
             held = _Held(known.paths, after, self._describe(known))
         else:
@@ -321,6 +330,7 @@ def describe_incident(
         one.executions = list(found.executions)
         one.p50, one.p95, one.p99 = list(found.p50), list(found.p95), list(found.p99)
     one.program = _find_program(document, one.kind)
+    one.container = next(iter(places_in(service_of(one.kind))), "")
     cause: CauseEntry | None = first_cause(document, headline.word)
     if cause is not None:
         one.cause, one.probability = cause.facts, cause.probability

@@ -142,8 +142,15 @@ class Usual:
         names = os.listdir(self._place) if self._place.is_dir() else []  # noqa: PTH208 - names
         return [f for name in sorted(names) if (f := UsualFile.named(name)) is not None]
 
-    def find(self, second: int, age: int) -> Found | None:
-        """Return what is usual at some hour; of before the last deployment if there is no other."""
+    def newest_age(self) -> int:
+        """Return how many deployments there were before the newest file."""
+        return max((file.age for file in self._files()), default=0)
+
+    def find(self, second: int, age: int, specification: str) -> Found | None:
+        """Return what is usual at some hour, of executions that were found in one way.
+
+        That of before the last deployment if there is no other.
+        """
         files = self._files()
         for of in (age, age - 1):
             sets: list[PathSet] = []
@@ -153,10 +160,18 @@ class Usual:
                 if sum(map(len, sets)) >= _ENOUGH:
                     break
                 baseline = self._load(file)
-                if baseline is not None:
-                    sets += baseline.list_sets(self._place / file.name, interrupts=self._interrupts)
-                    taken.append(file.name)
-                    recorded += [r for session in baseline.sessions for r in session.recorded]
+                if baseline is None:
+                    continue
+                place = self._place / file.name
+                listed = baseline.list_sets(place, interrupts=self._interrupts)
+                found = [
+                    (each, session.recorded)
+                    for each, session in zip(listed, baseline.sessions, strict=True)
+                    if each.specification == specification
+                ]
+                sets += [each for each, _ in found]
+                recorded += [when for _, of in found for when in of]
+                taken += [file.name] * bool(found)
             if sets:
                 return Found(join_sets(sets), tuple(taken), tuple(recorded), of)
         return None

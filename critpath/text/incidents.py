@@ -33,11 +33,11 @@ def describe_incident(one: IncidentDocument) -> str:
     """Return the line of an incident: when, whose, how much, why."""
     # Kinds of requests begin with the program: `nginx:80`.
     program = "" if one.kind.startswith(f"{one.program}:") else one.program
-    who = " ".join(filter(None, (one.container, program, one.kind)))
-    who = who or one.trigger.when
+    container = "" if f"({one.container})" in one.kind else one.container
+    who = " ".join(filter(None, (container, program, one.kind))) or one.trigger.when
     measure = _measure(one) if one.verdict in {"anomaly", "by_machine"} else ""
     whose = "by the machine: " if one.verdict == "by_machine" else ""
-    head = " ".join(filter(None, (one.when, who, measure)))
+    head = " ".join(filter(None, (one.when, one.host, who, measure)))
     line = f"{head}: {whose}{one.sentence}"
     if one.usual.of == "before-deploy":
         line += f"; this is since {listed(one.usual.deployed)} was deployed"
@@ -68,6 +68,14 @@ def describe_given_up() -> str:
 def describe_unread(name: str, why: str) -> str:
     """Say that a dump of what is usual is of no use."""
     return f"{name}: {why}"
+
+
+def describe_lost_state(name: str) -> str:
+    """Say that what was kept in mind is damaged."""
+    return (
+        f"{name} is damaged and begun anew: what was deployed before is forgotten, and dumps of "
+        "which no incident is kept are looked at again"
+    )
 
 
 def describe_no_usual() -> str:

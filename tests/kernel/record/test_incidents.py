@@ -57,6 +57,7 @@ def test_a_fault_becomes_a_line(
     recorder.wait_until_said("flight recorder: profile")
     looks = start(
         *(sys.executable, "-m", "critpath", "incidents", flight, "-o", place, "--follow"),
+        *("--execution", "marker"),
         cwd=tmp_path,
     )
     wait_for(lambda: (place / "usual").is_dir() and any((place / "usual").iterdir()), 120)

@@ -16,18 +16,22 @@ from critpath.text.incidents import describe_incident
     [
         (
             {"program": "web", "kind": "GET /cart", "p99": [38e6, 1.9e9]},
-            "NOW web GET /cart p99 38.0 ms → 1.90 s: they wait",
+            "NOW h web GET /cart p99 38.0 ms → 1.90 s: they wait",
         ),
         (
             {"program": "web", "kind": "web:80", "p95": [1e6, 2e6], "p99": [9e6, 8e6]},
-            "NOW web:80 p95 1.00 ms → 2.00 ms: they wait",
+            "NOW h web:80 p95 1.00 ms → 2.00 ms: they wait",
         ),
         (
             {"container": "shop", "program": "web", "verdict": "by_machine"},
-            "NOW shop web: by the machine: they wait",
+            "NOW h shop web: by the machine: they wait",
         ),
-        ({"verdict": "inconclusive", "p99": [1e6, 9e6]}, "NOW loss: they wait"),
-        ({"known": "lock", "count": 2}, "NOW loss: they wait; seen before: lock (2 times, last T)"),
+        (
+            {"container": "pod shop/web-*", "program": "web", "kind": "web:80 (pod shop/web-*)"},
+            "NOW h web:80 (pod shop/web-*): they wait",
+        ),
+        ({"verdict": "inconclusive", "p99": [1e6, 9e6]}, "NOW h loss: they wait"),
+        ({"known": "lock", "count": 2}, "NOW h loss: they wait; seen before: lock (2 times, last T)"),
     ],
 )
 def test_lines(more: dict[str, Any], line: str) -> None:

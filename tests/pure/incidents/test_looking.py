@@ -59,8 +59,8 @@ class Host:
             )
         )
 
-    def read(self, path: Path) -> PathSet:
-        return self.paths[path.name]
+    def read(self, dump: Dump) -> PathSet:
+        return self.paths[dump.name]
 
     def dump(
         self,
@@ -144,7 +144,7 @@ def test_two_days(host: Host, critpath: Callable[..., Any]) -> None:
     assert (one.host, one.program, one.usual.of) == ("shop", "worker", "usual")
     assert one.usual.files == ["usual/20261130T00Z-0.baseline.json"]
     first = host.lines[0]
-    assert first.startswith("2026-12-01T01:00:00Z worker GET /cart p")
+    assert first.startswith("2026-12-01T01:00:00Z shop worker GET /cart p")
     assert "helper" in first
     assert "they wait for helper 22 times instead of twice" in first
     assert "(3 times, last 2026-12-01T01:20:00Z)" in host.lines[-1]
@@ -345,7 +345,9 @@ def test_damaged_incidents_are_passed_over(
     with pytest.raises(UnreadableError):
         keeping.load_incident(host.place / "20991231T000002Z-link")
     (host.place / "state.json").write_bytes(content)
-    assert host.look_anew().state.seen == []
+    host.said.clear()
+    assert host.look_anew().state.seen == [name]
+    assert ["state.json is damaged" in line for line in host.said] == [True]
 
 
 def test_hostile_names_stay_text(host: Host, critpath: Callable[..., Any]) -> None:
@@ -377,3 +379,28 @@ def test_what_does_not_go_together_is_refused(
 ) -> None:
     done = critpath("incidents", *words, cwd=tmp_path)
     assert done.returncode == 2, done.stderr
+
+
+def test_what_was_found_in_another_way_is_not_what_is_usual(host: Host) -> None:
+    """Marked executions are not held against requests: 60 dumps of these say nothing of them."""
+    usual = host.dump("usual")
+    host.paths[usual] = replace(host.paths[usual], specification="requests")
+    host.looker.look()
+    host.pass_time(60)
+    host.dump("latency GET /cart > 5ms", asks=22, before=40)
+    host.looker.look()
+    [(one, _)] = host.told
+    assert (one.verdict, one.usual.of, one.usual.executions) == ("anomaly", "dump", 40)
+
+
+@pytest.mark.parametrize(
+    ("when", "marks"),
+    [
+        ("latency cart > 50ms", True),
+        ("latency nginx:80 p99 > 50ms over 30s", False),
+        ("usual", False),
+        ("slower than usual", False),
+    ],
+)
+def test_marks_are_looked_at_where_a_condition_is_about_them(when: str, marks: bool) -> None:
+    assert Dump(Path("x"), TriggerEntry(when), 0, 0, "", {}).is_of_marks == marks
