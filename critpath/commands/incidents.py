@@ -27,7 +27,15 @@ from critpath.commands.settings import (
     as_duration,
     as_size,
 )
-from critpath.errors import EXIT_INCONCLUSIVE, EXIT_OK, InconclusiveError, UnreadableError, UsageError
+from critpath.errors import (
+    EXIT_INCONCLUSIVE,
+    EXIT_OK,
+    InconclusiveError,
+    UnreadableError,
+    UnspecifiedError,
+    UsageError,
+)
+from critpath.units import NS_PER_S
 
 if TYPE_CHECKING:
     from critpath.documents import ComparisonDocument, IncidentDocument
@@ -40,6 +48,7 @@ SETTINGS: Final = (*READING, *COMPARING, *KNOWING, *LINKING)
 
 DIRECTORY: Final = Path("/var/lib/critpath/incidents")
 _SHOW: Final = "show"
+_OTLP: Final = "otlp:"  # before a collector's address
 _EVERY: Final = 1.0  # s between two looks
 _NICE: Final = 19
 _DAYS: Final = re.compile(r"(\d{1,4})d", re.ASCII)
@@ -73,7 +82,8 @@ OPTIONS: Final = (
     flag("--follow", "go on until a signal comes: look at each dump as it is made, or list each "
         "incident as it is found"),
     flag("--json", "a document in each line"),
-    option("--webhook", "URL", "with -o: send each incident there, as JSON"),
+    option("--webhook", "URL", "with -o: send each incident there, as JSON; with otlp: before "
+        "it, as a line of a log to a collector of OTLP"),
     option("--quota", "SIZE", "with -o: of all incidents (256M); the oldest are removed, none with "
         "a file keep in it", as_size, 256 << 20),
 )  # fmt: skip
@@ -116,7 +126,7 @@ def _look(flight: Path, arguments: argparse.Namespace, settings: Settings) -> in
         stack.callback(os.umask, umask)
         nice = os.getpriority(os.PRIO_PROCESS, 0)
         os.setpriority(os.PRIO_PROCESS, 0, max(nice, _NICE))
-        hook = Webhook(arguments.webhook) if arguments.webhook else None
+        hook = Webhook(_address(arguments.webhook)) if arguments.webhook else None
         looker = Looker(_how(flight, arguments, settings, hook))
 
         def count_lost() -> None:
@@ -135,6 +145,26 @@ def _look(flight: Path, arguments: argparse.Namespace, settings: Settings) -> in
                 return EXIT_OK
 
 
+def _address(given: str) -> str:
+    from critpath.incidents.webhook import complete_address  # noqa: PLC0415 - start-up time
+    from critpath.metrics.otlp import LOGS  # noqa: PLC0415 - as above
+
+    collector = given.removeprefix(_OTLP)
+    return given if collector == given else complete_address(collector, LOGS)
+
+
+def _log(one: IncidentDocument, line: str) -> str:
+    """Return an incident as a line of a log, by whose attributes collectors find it."""
+    from critpath.incidents.times import parse_time  # noqa: PLC0415 - start-up time
+    from critpath.metrics.otlp import format_log  # noqa: PLC0415 - as above
+
+    names = ("id", "verdict", "kind", "program", "container", "known")
+    attributes = {f"critpath.{name}": str(getattr(one, name)) for name in names}
+    severity = "WARN" if one.verdict in {"anomaly", "by_machine"} else "INFO"
+    at = parse_time(one.last) * NS_PER_S
+    return format_log(line, severity, at, attributes, one.host, one.version)
+
+
 def _how(
     flight: Path, arguments: argparse.Namespace, settings: Settings, hook: Webhook | None
 ) -> Looking:
@@ -146,7 +176,9 @@ def _how(
         text = json.dumps(to_plain(one), sort_keys=True)
         print(text if arguments.json else line, flush=True)
         if hook is not None:
-            hook.put(json.dumps({**to_plain(one), "line": line}, sort_keys=True))
+            plain = {**to_plain(one), "line": line}
+            as_log = arguments.webhook.startswith(_OTLP)
+            hook.put(_log(one, line) if as_log else json.dumps(plain, sort_keys=True))
 
     return Looking(
         flight=flight,
@@ -168,10 +200,15 @@ def _read(dump: Dump, *, settings: Settings) -> PathSet:
 
     sources, progress = [dump.path], Progress(quiet=True)
     recorded = Recording(dump.path).manifest.execution
-    if not (settings["execution"] or recorded or dump.is_of_marks):
-        with contextlib.suppress(InconclusiveError):  # no server there: what is marked
-            return extract_sources(sources, settings, progress, specification="requests")
-    return extract_sources(sources, settings, progress)
+    if settings["execution"] or recorded or dump.is_of_marks:
+        return extract_sources(sources, settings, progress)
+    try:
+        return extract_sources(sources, settings, progress, specification="requests")
+    except InconclusiveError as error:  # no server there: what is marked
+        try:
+            return extract_sources(sources, settings, progress)
+        except UnspecifiedError:
+            raise error from None
 
 
 def _look_up(

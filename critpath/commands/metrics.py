@@ -13,13 +13,12 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
-from urllib.parse import urlsplit
 
 from critpath.commands.declared import option
 from critpath.commands.output import hint
 from critpath.commands.settings import Settings, as_duration
 from critpath.errors import CritpathError, UsageError
-from critpath.incidents.webhook import Webhook, check_address
+from critpath.incidents.webhook import Webhook, complete_address
 from critpath.metrics import open_metrics, otlp
 from critpath.metrics.collecting import Collected, find_shares
 from critpath.metrics.families import Report
@@ -204,7 +203,7 @@ def open_sink(
     if place.startswith("otlp:"):
         if reader is not None:
             raise UsageError("--for with otlp:URL", "leave it out: the collector is sent them")
-        hook = Webhook(collector_address(place.removeprefix("otlp:")))
+        hook = Webhook(complete_address(place.removeprefix("otlp:"), otlp.PATH))
 
         def push() -> None:
             hook.put(otlp.format_report(report()))
@@ -224,12 +223,6 @@ def open_sink(
             lambda: open_metrics.format_report(report()),
         )
     )
-
-
-def collector_address(text: str) -> str:
-    """Return where a collector takes metrics, by an address that may leave the path out."""
-    address = check_address(text, "otlp:URL")
-    return address if urlsplit(address).path.strip("/") else address.rstrip("/") + otlp.PATH
 
 
 def _find_user(name: str | None) -> pwd.struct_passwd | None:

@@ -40,6 +40,12 @@ def check_address(text: str, what: str = "--webhook") -> str:
     return text
 
 
+def complete_address(text: str, path: str) -> str:
+    """Return where a collector of OTLP takes something, by an address that may leave that out."""
+    address = check_address(text, "otlp:URL")
+    return address if urlsplit(address).path.strip("/") else address.rstrip("/") + path
+
+
 class Webhook:
     """Sends texts to an address, one after the other, in a thread of its own."""
 

@@ -1,29 +1,49 @@
-"""Metrics in OTLP's JSON: histograms are exponential ones, counters since the exporter began."""
+"""OTLP's JSON: metrics (exponential histograms, counters since the exporter began), and logs."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from critpath.metrics.families import Family, Histogram, Report, Sample
 
 PATH: Final = "/v1/metrics"  # where collectors take them
+LOGS: Final = "/v1/logs"  # and lines of a log
+_SEVERITIES: Final = {"WARN": 13, "INFO": 9}
 _MOST_BUCKETS: Final = 160  # as SDKs have it
 _CUMULATIVE: Final = 2
 
 
 def format_report(report: Report) -> str:
     """Return a request to a collector, in ASCII."""
-    resource = {"service.name": "critpath", "host.name": report.host}
     metrics = [_metric(family, report) for family in report.families if family.samples]
-    scope = {"name": "critpath", "version": report.version}
+    return _format("Metrics", report.host, report.version, "metrics", metrics)
+
+
+def format_log(
+    line: str, severity: str, at: int, attributes: Mapping[str, str], host: str, version: str
+) -> str:
+    """Return a line of a log as a request to a collector, in ASCII; `at` in ns since 1970."""
+    record = {
+        "timeUnixNano": str(at),
+        "severityNumber": _SEVERITIES[severity],
+        "severityText": severity,
+        "body": {"stringValue": line},
+        "attributes": _attributes(attributes),
+    }
+    return _format("Logs", host, version, "logRecords", [record])
+
+
+def _format(what: str, host: str, version: str, name: str, values: Sequence[Any]) -> str:
+    resource = {"service.name": "critpath", "host.name": host}
+    scope = {"name": "critpath", "version": version}
     return json.dumps(
         {
-            "resourceMetrics": [
+            f"resource{what}": [
                 {
                     "resource": {"attributes": _attributes(resource)},
-                    "scopeMetrics": [{"scope": scope, "metrics": metrics}],
+                    f"scope{what}": [{"scope": scope, name: values}],
                 }
             ]
         }

@@ -67,7 +67,7 @@ def describe_given_up() -> str:
 
 def describe_unread(name: str, why: str) -> str:
     """Say that a dump of what is usual is of no use."""
-    return f"{name}: {why}"
+    return why if name in why else f"{name}: {why}"
 
 
 def describe_lost_state(name: str) -> str:

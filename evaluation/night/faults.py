@@ -92,7 +92,7 @@ def switched_on(fault: Fault, night: Path) -> Iterator[None]:
             file.write_text("8500")  # of 100 ms
             stack.callback(file.write_text, "-1")
         elif fault.name == "disk":
-            device = os.stat(night).st_dev
+            device = night.stat().st_dev
             number = f"{os.major(device)}:{os.minor(device)}"
             file = GROUPS / "blkio" / "critpath-night" / "blkio.throttle.read_bps_device"
             file.write_text(f"{number} {10 << 20}")

@@ -49,7 +49,7 @@ class Load:
         self._file.write(f"{time.time():.3f} {kind} {took:.2f} {status}\n")
 
     async def run(self, seconds: float, rate: float, seed: int) -> None:
-        coin = random.Random(seed)  # noqa: S311 - a load
+        coin = random.Random(seed)
         begin = time.monotonic()
         burst_until, asking = 0.0, set()
         due = begin

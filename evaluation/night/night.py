@@ -26,14 +26,16 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-HERE: Final = Path(__file__).resolve().parent
-sys.path += [str(HERE), str(HERE.parent), str(HERE.parent / "weather")]
+sys.path.append(str(Path(__file__).resolve().parent))
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+sys.path.append(str(Path(__file__).resolve().parents[1] / "weather"))
 
 from faults import FAULTS, Fault, end, run_busy, switched_on
 from judge import weigh_sentence
 from results import write_results
 from stack import PORTS, Stack
 
+HERE: Final = Path(__file__).resolve().parent
 _ASKED: Final = 12.0  # s after a fault began, where somebody notices it by hand
 _BEGINS: Final = (0.1, 0.3)  # of its slot
 _LASTS: Final = 0.5  # of its slot
@@ -135,13 +137,12 @@ class Neighbour:
 
 def plan(faults: Sequence[Fault], begin: float, slot: float, seed: int) -> list[Slot]:
     """Draw the order of faults, when each begins, and beside which the neighbour is busy."""
-    coin = random.Random(seed)  # noqa: S311 - a plan
+    coin = random.Random(seed)
     slots = []
     for number, fault in enumerate(coin.sample(faults, len(faults))):
         on = begin + slot * (number + coin.uniform(*_BEGINS))
         slots.append(
-            Slot(fault.name, fault.whose, fault.what, on, on + slot * _LASTS,
-                 coin.random() < 0.5)  # fmt: skip
+            Slot(fault.name, fault.whose, fault.what, on, on + slot * _LASTS, coin.random() < 0.5)
         )
     return slots
 
@@ -219,7 +220,12 @@ def spend_night(given: argparse.Namespace, place: Path) -> dict[str, Any]:
                 "--rate", given.rate, "--seed", given.seed)  # fmt: skip
         ending.enter_context(running(load, place / "load.log"))
         time.sleep(5)
-        words = [*given.recorder.split(), *always, *(w for c in conditions for w in ("--when", c)), *given.more]
+        words = [
+            *given.recorder.split(),
+            *always,
+            *(w for c in conditions for w in ("--when", c)),
+            *given.more,
+        ]
         recorder = ending.enter_context(running(words, place / "flight.log"))
         begin = time.time() + given.healthy
         slots = plan(chosen, begin, given.slot, given.seed)
@@ -242,8 +248,8 @@ def spend_night(given: argparse.Namespace, place: Path) -> dict[str, Any]:
             print(f"{slot.fault} was on for {time.time() - slot.on:.0f} s", flush=True)
         time.sleep(max(0.0, begin + given.slot * len(slots) - time.time()))
         seconds = time.monotonic() - own[2]
-        status = subprocess.run([*given.recorder.split(), "dump", str(flight), "--status", "--json"],
-                                capture_output=True, text=True, check=False)  # fmt: skip
+        ask = [*given.recorder.split(), "dump", str(flight), "--status", "--json"]
+        status = subprocess.run(ask, capture_output=True, text=True, check=False)
         costs = {
             "recorder": (measure_cpu(recorder.pid) - own[0]) / seconds,
             "incidents": (measure_cpu(looking.process.pid) - own[1]) / seconds,
@@ -302,7 +308,8 @@ def show(night: dict[str, Any]) -> Iterator[str]:
     )
     yield from (f"false alarm: {line}" for line in night["false"])
     costs, status = night["costs"], night["costs"]["status"]
-    yield f"recorder {100 * costs['recorder']:.2f} %, incidents {100 * costs['incidents']:.1f} % of a cpu"
+    parts = (f"{name} {100 * costs[name]:.2f} %" for name in ("recorder", "incidents"))
+    yield f"{', '.join(parts)} of a cpu"
     if isinstance(status, dict):
         yield (
             f"overhead {100 * status['overhead']['counted']:.2f} % counted of "

@@ -1,4 +1,4 @@
-"""The night's stack: nginx -> gunicorn (threads), aiohttp (asyncio) -> PostgreSQL, Redis and others.
+"""The night's servers: nginx -> gunicorn (threads), aiohttp (asyncio) -> PostgreSQL, Redis, more.
 
 ``python stack.py DIR up`` starts it below DIR and returns, ``down`` ends it; root, with Debian's
 nginx, postgresql and redis-server, and of PyPI gunicorn, aiohttp, psycopg2-binary, asyncpg, redis.
@@ -19,12 +19,13 @@ import time
 from pathlib import Path
 from typing import Final
 
-HERE: Final = Path(__file__).resolve().parent
-sys.path += [str(HERE), str(HERE.parent / "services")]
+sys.path.append(str(Path(__file__).resolve().parent))
+sys.path.append(str(Path(__file__).resolve().parents[1] / "services"))
 
 from faults import FLAGS, GROUPS
 from park import find_program
 
+HERE: Final = Path(__file__).resolve().parent
 PORTS: Final = {
     "nginx": 22000, "shop": 22001, "feed": 22002, "postgres": 22003, "redis": 22004,
     "rates": 22005, "names": 22006,

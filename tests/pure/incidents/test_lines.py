@@ -31,7 +31,10 @@ from critpath.text.incidents import describe_incident
             "NOW h web:80 (pod shop/web-*): they wait",
         ),
         ({"verdict": "inconclusive", "p99": [1e6, 9e6]}, "NOW h loss: they wait"),
-        ({"known": "lock", "count": 2}, "NOW h loss: they wait; seen before: lock (2 times, last T)"),
+        (
+            {"known": "lock", "count": 2},
+            "NOW h loss: they wait; seen before: lock (2 times, last T)",
+        ),
     ],
 )
 def test_lines(more: dict[str, Any], line: str) -> None:

@@ -371,6 +371,7 @@ def test_hostile_names_stay_text(host: Host, critpath: Callable[..., Any]) -> No
         ("-o", "x"),
         ("nowhere", "-o", "x", "--since", "1h"),
         (".", "-o", "x", "--webhook", "file:///etc/passwd"),
+        (".", "-o", "x", "--webhook", "otlp:file:///etc/passwd"),
         (".", "--since", "yesterday"),
     ],
 )

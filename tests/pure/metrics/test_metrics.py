@@ -11,6 +11,7 @@ import pytest
 from google.protobuf import json_format
 from hypothesis import given
 from hypothesis import strategies as st
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
 )
@@ -76,6 +77,23 @@ def test_what_is_told_is_read_again_whatever_names_are(rows: list[Any], why: str
     refused = [v for (name, _), v in found.items() if name == "critpath_dumps_refused_total"]
     assert refused == [3]
     json_format.Parse(otlp.format_report(tell(collected)), ExportMetricsServiceRequest())
+
+
+@given(st.text(max_size=20), st.text(max_size=20))
+def test_a_line_of_a_log_is_read_again(line: str, kind: str) -> None:
+    """What `critpath incidents --webhook otlp:URL` sends."""
+    about = {"critpath.kind": kind, "critpath.known": ""}
+    text = otlp.format_log(line, "WARN", 7, about, "shop", "1")
+    request = json_format.Parse(text, ExportLogsServiceRequest())
+    [scope] = request.resource_logs[0].scope_logs
+    [record] = scope.log_records
+    assert (record.body.string_value, record.time_unix_nano, record.severity_number) == (
+        line,
+        7,
+        13,
+    )
+    found = {one.key: one.value.string_value for one in record.attributes}
+    assert found == ({"critpath.kind": kind} if kind else {})
 
 
 @given(st.lists(st.integers(1, 10**11), min_size=1, max_size=200))
