@@ -158,7 +158,7 @@ def record_always(arguments: argparse.Namespace, settings: Settings) -> int:
         dumps=settings["dumps"],
         usual=settings["usual"],
         after=settings["after"],
-        profiles=(str(settings["profile"]), "minimal") if given else PROFILES,
+        profiles=(str(settings["profile"]),) if given else PROFILES,
         execution=specification,
         version=critpath.__version__,
         mark_users=User.find_markers(arguments.marks_from, user),

@@ -46,6 +46,7 @@ class Account:
         self.share, self.horizon, self.width = share, horizon, width
         self._slots = [0.0] * (2 * SLOTS)
         self._slot = self._first = -1
+        self._sums = 0.0, 0.0  # of the horizon before the last one, and of the last
         self._last = self.unit = 0.0
         self.credit = self.size
 
@@ -55,9 +56,7 @@ class Account:
 
         The last alone until there are two, or nothing could be saved in the first two.
         """
-        at = self._slot + 1
-        rolled = [self._slots[(at + i) % len(self._slots)] for i in range(len(self._slots))]
-        before, last = sum(rolled[:SLOTS]), sum(rolled[SLOTS:])
+        before, last = self._sums
         seen = min(before, last) if self._slot - self._first >= 2 * SLOTS - 1 else last
         most = self.horizon * self.width  # polls that are late bring more into a slot
         return min(max(seen, ACCOUNT.idle * most), most)
@@ -84,6 +83,7 @@ class Account:
         self._roll(now)
         busy = max(0.0, min(busy, (passed + 0.02) * self.width))
         self._slots[self._slot % len(self._slots)] += busy
+        self._sums = self._sums[0], self._sums[1] + busy
         # Who was idle for a horizon would never have paid what others spend.
         idle = self.busy <= ACCOUNT.idle * self.horizon * self.width
         earned = self.share * (max(busy, ACCOUNT.idle * passed * self.width) if idle else busy)
@@ -92,9 +92,13 @@ class Account:
 
     def _roll(self, now: float) -> None:
         slot = max(int(now * SLOTS / self.horizon), self._slot)
+        if slot == self._slot:
+            return
         for number in range(max(self._slot + 1, slot - len(self._slots) + 1), slot + 1):
             self._slots[number % len(self._slots)] = 0.0
         self._slot = slot
+        rolled = [self._slots[(slot + 1 + i) % len(self._slots)] for i in range(len(self._slots))]
+        self._sums = sum(rolled[:SLOTS]), sum(rolled[SLOTS:])
 
     def is_spent(self) -> bool:
         """Return whether nothing more may be spent."""
@@ -103,3 +107,26 @@ class Account:
     def is_filled(self, part: float) -> bool:
         """Return whether this part of the most credit is there."""
         return self.credit >= part * self.size
+
+
+class Allowance:
+    """Cpu time that may be taken from others for something else than recording (s).
+
+    So much of a cpu, as time passes; what is not taken is saved, up to the most.
+    """
+
+    def __init__(self, share: float, most: float) -> None:
+        self._share, self._most = share, most
+        self._credit = most
+        self._last: float | None = None
+
+    def credit(self, now: float) -> float:
+        """Return what is left."""
+        passed = max(0.0, now - self._last) if self._last is not None else 0.0
+        self._credit = min(self._most, self._credit + self._share * passed)
+        self._last = now
+        return self._credit
+
+    def pay(self, seconds: float) -> None:
+        """Take some."""
+        self._credit -= max(0.0, seconds)

@@ -99,6 +99,9 @@ def measure_events(gates: Sequence[Gate], cpu: int) -> Costs:
     try:
         os.sched_setaffinity(0, {cpu})
         for gate in gates:
+            if gate.name == "network":  # nothing here sends: its events are written as others are
+                events[gate.name] = events["base"]
+                continue
             work: Callable[[], int] = lambda: measure_turns(_TURNS)  # noqa: E731 - one or the other
             if gate.name not in _OF_TURNS:
                 work = lambda: measure_calls(_CALLS)  # noqa: E731 - as above

@@ -5,14 +5,15 @@ The same code runs in the recorder and in the simulation: it reads no clock and 
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
 from critpath.schema.parameters.budget import ACCOUNT, CONTROL
-from critpath_record.budget.account import SLOTS, overhead_of, share_of
+from critpath_record.budget.account import SLOTS, Account, overhead_of, share_of
 from critpath_record.budget.laws import CONTROLLERS, Fair, Law, Spent
 
 BUSIEST, MACHINE, COMMAND = "busiest", "machine", "command"
@@ -101,11 +102,15 @@ class Reading:
 
 @dataclass(frozen=True)
 class Decision:
-    """Which layers are open from now on, whether the others are off, and when to look again."""
+    """Which layers are open from now on, whether the others are off, and when to look again (s).
+
+    Something may open then, if it is expected.
+    """
 
     open: frozenset[str]
     off: bool
     wait: float
+    expected: bool = False
 
 
 @dataclass
@@ -214,16 +219,61 @@ def _rate(events: float, time: float, spent: float) -> float:
     return events / max(time - spent, CONTROL.least_work * time) if time > 0 else 0.0
 
 
+class Lasting:
+    """Whether layers may be open all the time: the last word has an account of their own.
+
+    What is closed has to fit more easily than what is open, or it would go on and off: what it
+    would cost is known of the times in which it was open.
+    """
+
+    def __init__(self, budget: Budget, widths: Sequence[float]) -> None:
+        begin, go_on = (part * budget.share for part in CONTROL.lasting)
+        self._most, self._horizon = begin, budget.horizon
+        self._accounts = [Account(go_on, budget.horizon, width) for width in widths]
+        self._sums = [(0.0, 0.0)] * len(widths)  # busy time and cost while open, fading
+        self.fits = True
+
+    def note(self, spent: Spent, cost: Sequence[float], *, is_open: bool) -> None:
+        """Add what was counted."""
+        for account, busy, paid in zip(self._accounts, spent.busy, cost, strict=True):
+            account.note(spent.now, busy, paid)
+        if is_open:
+            kept = math.exp(-spent.passed / self._horizon)
+            self._sums = [
+                (kept * b + more, kept * c + new)
+                for (b, c), more, new in zip(self._sums, spent.busy, cost, strict=True)
+            ]
+        if self.fits:
+            self.fits = not any(account.is_spent() for account in self._accounts)
+        else:
+            least = ACCOUNT.idle * self._horizon
+            demand = max(cost / max(busy, least) for busy, cost in self._sums)
+            self.fits = demand <= self._most and all(a.is_filled(0.5) for a in self._accounts)
+
+
 class Control:
     """Decides, poll by poll.
 
-    `layers` are in order: the first is the one that others need.
+    `layers` are in order: the first is the one that others need.  Those that are `lasting` are open
+    all the time while the budget allows it, and with the first one else.  Of what the recorder's
+    own threads take `free` of a cpu is not charged where nobody else wants the cpus.
     """
 
     def __init__(
-        self, budget: Budget, costs: Costs, layers: Sequence[str], cpus: int, seed: int
+        self,
+        budget: Budget,
+        costs: Costs,
+        layers: Sequence[str],
+        cpus: int,
+        seed: int,
+        *,
+        lasting: Collection[str] = (),
+        free: float = 0.0,
     ) -> None:
         self.budget, self.costs, self.layers = budget, costs, tuple(layers)
+        self.lasting = self.pinned = frozenset(lasting)  # and those that are open all the time now
+        self._free, self._forgiven = free, 0.0
+        self.paid = CONTROL.paid  # of what may be spent, for what was spent before
         self.kappa = CONTROL.kappa
         self.held = False  # somebody else decides, and says so by `force`
         self.spent = Spent(0.0, 0.0, [0.0] * cpus, [0.0] * cpus, {})  # since the poll before
@@ -235,11 +285,12 @@ class Control:
         self.closed = CONTROL.closed  # the same while closed
         self.tally = Tally(cpus)
         widths = [1.0] * cpus if budget.of == BUSIEST else [float(cpus)]
+        self._lasting = Lasting(budget, widths)
         make = CONTROLLERS[budget.controller]
         self.law: Law = make(
             budget.share,
             budget.horizon,
-            self.layers,
+            [name for name in self.layers if name not in self.lasting],
             widths,
             Random(seed),  # noqa: S311 - a coin
         )
@@ -316,9 +367,11 @@ class Control:
         cpus = self.tally.cpus
         self.charge("controller", reading.own)
         if self._owed:
-            self._pay(CONTROL.paid * self.budget.share * sum(reading.busy))
+            self._pay(self.paid * self.budget.share * sum(reading.busy))
         kept = max(0.0, 1 - passed * SLOTS / self.budget.horizon)
         self._recent = [kept * b + a for a, b in zip(reading.busy, self._recent, strict=True)]
+        if self._free:
+            self._forgive(passed)
         beside, self._extra = self._extra, 0.0
         parts = self._split_own(self._recent)
         cost = [sum(of[cpu] for of in layers.values()) + beside * parts[cpu] for cpu in range(cpus)]
@@ -330,14 +383,38 @@ class Control:
                 rate = min(1.0, busy / passed)
                 self._busy_rates[cpu] += weight * (rate - self._busy_rates[cpu])
         self.spent = self._sum_places(reading, passed, cost, layers)
-        if passed > 0 and self._open:
+        if passed > 0 and self._is_window:
             for place, spent in enumerate(self.spent.cost):
                 change = spent / passed - self._cost_rates[place]
                 self._cost_rates[place] += max(weight, 0.5 if change > 0 else weight) * change
         opened = self.law.decide(self.spent, self._open)
+        if self.lasting:
+            opened |= self._find_lasting(opened)
         if self.held:
             return Decision(self._open, self._off, CONTROL.open if self._open else self.closed[1])
         return self._decide(opened)
+
+    @property
+    def _is_window(self) -> bool:
+        """Whether what others need is open."""
+        return self.layers[0] in self._open
+
+    def _forgive(self, passed: float) -> None:
+        """Charge nothing for what nobody else would have had the cpus for."""
+        span = max(passed, self.budget.horizon / SLOTS)
+        idle = max(0.0, 1 - sum(self._recent) / (span * self.tally.cpus))
+        # Some of it is charged once a second.
+        self._forgiven = min(self._forgiven + self._free * passed * idle, 2 * self._free)
+        forgiven = min(self._forgiven, self._extra)
+        self._forgiven, self._extra = self._forgiven - forgiven, self._extra - forgiven
+
+    def _find_lasting(self, opened: frozenset[str]) -> frozenset[str]:
+        """Return which lasting layers are open from now on, if these layers are."""
+        layers = self.spent.layers
+        cost = [sum(of) for of in zip(*(layers[name] for name in self.lasting), strict=True)]
+        self._lasting.note(self.spent, cost, is_open=self.lasting <= self._open)
+        self.pinned = self.lasting if self._lasting.fits else frozenset()
+        return self.lasting if self.pinned or self.layers[0] in opened else frozenset()
 
     @staticmethod
     def _split_own(busy: Sequence[float]) -> list[float]:
@@ -367,7 +444,7 @@ class Control:
     def _charge_layers(self, reading: Reading, passed: float) -> dict[str, list[float]]:
         """Return what each layer cost on each cpu, recorded or met by a closed gate."""
         parts = self.tally.parts
-        self.opened = passed if self._open else 0.0
+        self.opened = passed if self._is_window else 0.0
         if reading.opened is not None:
             self.opened = min(reading.opened, passed)
         found = {
@@ -375,8 +452,9 @@ class Control:
             for name in self.layers
         }
         recorded = [sum(of) for of in zip(*found.values(), strict=True)]
-        self.events_cost = sum(recorded)
-        parts["events"] = parts.get("events", 0.0) + self.events_cost
+        # What lasts is there before an opening, too: what comes with that is compared.
+        self.events_cost = sum(sum(of) for name, of in found.items() if name not in self.pinned)
+        parts["events"] = parts.get("events", 0.0) + sum(recorded)
         shares = self._residuals() if not self._off else {}
         spent = [1 + sum(of) for of in zip(*shares.values(), strict=True)]
         for name, cost in found.items():
@@ -385,7 +463,7 @@ class Control:
                 part = self.opened / passed
             if part > 0:
                 self._rates[name].note(passed, part, reading.events[name], reading.busy, recorded)
-            if part < 1 and shares:
+            if part < 1 and name in shares:
                 rows = zip(shares[name], reading.busy, spent, strict=True)
                 met = [(1 - part) * share * busy / all_of for share, busy, all_of in rows]
                 parts["residual"] = parts.get("residual", 0.0) + sum(met)
@@ -400,16 +478,18 @@ class Control:
             if self._off and isinstance(self.law, Fair):
                 # To be on again costs a part of the credit: then there be as much as there can.
                 self.law.wait_until_filled()
-        if opened:
+        if first in opened:
             self._off = False
         if opened != self._open:
             self.charge("gate", self.costs.gate / 2)
         if was_off != self._off:
             self.charge("gate", self.costs.off / 2)
         self._open = opened
-        wait = self.time_to_spend() if opened else self.law.next_opening(self._place_rates())
-        low, high = (self.shortest, self.longest) if opened else self.closed
-        return Decision(opened, self._off, min(max(wait, low), high))
+        is_open = self._is_window
+        wait = self.time_to_spend() if is_open else self.law.next_opening(self._place_rates())
+        low, high = (self.shortest, self.longest) if is_open else self.closed
+        expected = not is_open and wait <= high
+        return Decision(opened, self._off, min(max(wait, low), high), expected)
 
     def _is_off_worth(self) -> bool:
         """Return whether closed gates would cost more, until credit is there, than to be off."""
@@ -423,7 +503,7 @@ class Control:
     def _residuals(self) -> dict[str, list[float]]:
         """Return what a closed gate costs, over the time of work, by layer and cpu."""
         found = {}
-        for name in self.layers:
+        for name in (n for n in self.layers if n not in self.pinned):
             each = self.costs.closed[name][self._state[name]] * 1e-9
             found[name] = [each * rate for rate in self._rates[name].rates]
         return found

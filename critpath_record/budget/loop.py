@@ -148,15 +148,18 @@ class Loop:
         self._own_clock = sum(gate.cpu_time() for gate in gates)  # of moving what calibration left
         control.owe("calibration", self._own_clock)
         self._opened_at = 0.0
+        self._lasted = dict.fromkeys(control.lasting, 0.0)  # s that layers were open, until when
+        self._lasting_since: dict[str, float] = {}
         self._off = False
         self._command = 0.0
         self._beside: tuple[str, Callable[[], float]] | None = None
         self._beside_spent = self._beside_at = 0.0
         self._neighbours = Neighbours()
+        self._expects = False  # that something opens when it looks next
         self._opens_at: float | None = None  # when it may open, if that is to be compared
         self.given_up = False  # what was held last
-        self._polled = 0.0
-        self.rest = 0.0  # s for which a look at the counts may be enough
+        self._polled = self._prepared = 0.0
+        self.rest = 0.0  # s for which a look at the counts may be enough, from pair to pair, too
         self._until: float | None = None
         self.begun = time.monotonic()
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -200,11 +203,11 @@ class Loop:
 
     @contextlib.contextmanager
     def closed(self, why: str) -> Iterator[None]:
-        """Close every layer meanwhile, for another reason than the budget."""
+        """Close every layer but lasting ones meanwhile, for another reason than the budget."""
         with self._lock:
             self._poll()
             opened = frozenset(gate.name for gate in self.gates if gate.is_open)
-            self._switch(frozenset(), why)
+            self._switch(opened & self.control.lasting, why)
             try:
                 yield
             finally:
@@ -217,8 +220,11 @@ class Loop:
         with self._lock:
             yield
 
-    def open_seconds(self) -> float:
-        """Return for how long the first layer was open so far (s)."""
+    def open_seconds(self, name: str = "") -> float:
+        """Return for how long a layer was open so far (s), those that are not lasting together."""
+        if name in self._lasted:
+            since = self._lasting_since.get(name)
+            return self._lasted[name] + (time.monotonic() - since if since else 0.0)
         opened = time.monotonic() - self._opened_at if self.gates[0].is_open else 0.0
         return self.opened_for + opened
 
@@ -276,6 +282,7 @@ class Loop:
             if abs(time.monotonic() - due) < NATURAL.stretch / 2:
                 # Something may open then: the time until it is compared with that after.
                 self._neighbours.prepare()
+                self._prepared = time.monotonic()
                 return max(0.001, opens_at - time.monotonic())
         if self._may_rest():
             return self.control.longest
@@ -304,7 +311,11 @@ class Loop:
             if passed < NATURAL.stretch:
                 return min(wait, max(0.001, NATURAL.stretch - passed))
             self._end_comparison()
-        elif not self.gates[0].is_open and wait > 1.5 * NATURAL.stretch:
+        elif (
+            self._expects
+            and wait > 1.5 * NATURAL.stretch
+            and time.monotonic() + wait >= self._prepared + self.rest
+        ):
             self._opens_at = time.monotonic() + wait
             return wait - NATURAL.stretch
         return wait
@@ -340,7 +351,8 @@ class Loop:
         events = {}
         for gate in self.gates:
             now = gate.counts(self._cpus)
-            events[gate.name] = [b - a for a, b in zip(self._counts[gate.name], now, strict=True)]
+            before = self._counts[gate.name]  # less than that, if it was forgotten meanwhile
+            events[gate.name] = [max(0, b - a) for a, b in zip(before, now, strict=True)]
             self._counts[gate.name] = now
         own = self._own + sum(gate.cpu_time() for gate in self.gates)
         spent, self._own_clock = max(0.0, own - self._own_clock), own
@@ -359,8 +371,9 @@ class Loop:
         self._switch(decision.open)
         if decision.off and not self._off:
             for gate in self.gates:
-                gate.turn_off()
-        self._off = decision.off
+                if not gate.is_open:
+                    gate.turn_off()
+        self._off, self._expects = decision.off, decision.expected
         return decision.wait
 
     def _leave_comparison(self) -> None:
@@ -378,6 +391,8 @@ class Loop:
         for gate in self.gates:
             if gate.name in opened and not gate.is_open:
                 self._journal.open_layer(gate.name, gate.open)
+                if gate.name in self._lasted:
+                    self._lasting_since[gate.name] = time.monotonic()
                 if gate is self.gates[0]:
                     self._opened_at = time.monotonic()
                     self.windows += 1
@@ -388,6 +403,8 @@ class Loop:
         for gate in reversed(self.gates):
             if gate.name not in opened and gate.is_open:
                 self._journal.close_layer(gate.name, why, gate.close)
+                if since := self._lasting_since.pop(gate.name, None):
+                    self._lasted[gate.name] += time.monotonic() - since
                 if gate is self.gates[0]:
                     self.opened_for += time.monotonic() - self._opened_at
 

@@ -14,7 +14,7 @@ from typing import Final
 from critpath.schema.parameters.budget import NATURAL
 
 _THREADS: Final = 8  # that are looked at: those that had most cpu time
-_SCAN: Final = 5.0  # s between two looks for them
+_SCAN, _SCAN_SHARE = 5.0, 0.0005  # s between two looks for them at least; of a cpu at most
 _MOST_PAIRS: Final = 20_000
 
 
@@ -38,14 +38,13 @@ class Threads:
     def __init__(self) -> None:
         self._files: dict[str, int] = {}
         self._had: dict[str, int] = {}
-        self._scanned = 0.0
+        self._due = 0.0
 
     def scan(self) -> None:
         """Choose the threads, if that was some time ago; own ones are none of them."""
-        now = time.monotonic()
-        if now - self._scanned < _SCAN:
+        if time.monotonic() < self._due:
             return
-        self._scanned = now
+        begun = time.thread_time()
         had, before = {}, self._had
         own = str(os.getpid())
         for process in os.listdir("/proc"):  # noqa: PTH208 - no object per process: this is timed
@@ -63,6 +62,8 @@ class Threads:
         for path in chosen:
             with contextlib.suppress(OSError):
                 self._files[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        took = time.thread_time() - begun
+        self._due = time.monotonic() + max(_SCAN, took / _SCAN_SHARE)
 
     def read(self) -> dict[str, tuple[float, int]]:
         """Return what each of them had so far."""

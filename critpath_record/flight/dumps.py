@@ -25,10 +25,10 @@ from typing import Any, Final
 from critpath.errors import CritpathError
 from critpath.model import Manifest
 from critpath.model.recording import COMPLETE, MANIFEST
-from critpath.units import NS_PER_S, format_span
 from critpath_marks.sessions import new_session_name
 from critpath_record.budget.gaps import JOURNAL
 from critpath_record.flight.conditions import COMMAND, USUAL
+from critpath_record.flight.memory import Before
 from critpath_record.flight.pages import cut, is_empty
 from critpath_record.ftrace import raw as raws
 from critpath_record.ftrace.budget import SUMMARY
@@ -45,6 +45,7 @@ from critpath_record.registry import register, unregister
 
 _NICE: Final = 19
 _GONE: Final = ".gone-"
+HELD: Final = ".held-"  # directories of pages that the next dump may hold, too
 _PDEATHSIG: Final = 1
 _PREPARED: Final = "dump.json"  # in raw/: what makes a recording of the pages
 # In UTC; those of earlier versions, in local time, are without Z.
@@ -100,8 +101,15 @@ class Dump:
         self.target = top / stem
         self.building = top / f".{stem}.{self.session}"
         self.raw = self.building / raws.RAW
+        self.place_left = top / f"{HELD}{self.session}"
         self._request = replace(request, output=self.target)
         self._process: subprocess.Popen[bytes] | None = None
+        self._begin = 0
+
+    @property
+    def left(self) -> Before | None:
+        """What another dump may hold, too, if this one has left it."""
+        return Before(self.place_left, self._begin) if self.place_left.is_dir() else None
 
     def make(self) -> None:
         """Make the directory, known to who finishes what killed recorders leave."""
@@ -135,6 +143,19 @@ class Dump:
             stderr=subprocess.PIPE,
             start_new_session=True,
         )
+        self._begin = int(str(prepared["begin"]))
+        self._set_priority(os.SCHED_IDLE, _NICE)
+
+    def hurry(self) -> None:
+        """Go on as others do: they leave it no time."""
+        self._set_priority(os.SCHED_OTHER, 0)
+
+    def _set_priority(self, policy: int, nice: int) -> None:
+        """Let the process have what others leave of cpus and disks, or its part."""
+        if self._process is not None:
+            with contextlib.suppress(OSError):
+                os.sched_setscheduler(self._process.pid, policy, os.sched_param(0))
+                os.setpriority(os.PRIO_PROCESS, self._process.pid, nice)
 
     def poll(self) -> str | None:
         """Return None while it is being made, "" when it is there, else why it is not."""
@@ -157,7 +178,8 @@ class Dump:
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
             self._process.wait()
-        shutil.rmtree(self.building, ignore_errors=True)
+        for place in (self.building, self.place_left):
+            shutil.rmtree(place, ignore_errors=True)
         unregister(self.session)
 
 
@@ -232,9 +254,9 @@ def remove_oldest(top: Path, most: int, made: Path | None = None) -> int:
     return removed
 
 
-def remove_gone(top: Path) -> None:
+def remove_gone(top: Path, prefix: str = _GONE) -> None:
     """Remove the rest of dumps whose removal was interrupted."""
-    for place in top.glob(f"{_GONE}*"):
+    for place in top.glob(f"{prefix}*"):
         if not place.is_symlink():
             shutil.rmtree(place, ignore_errors=True)
 
@@ -248,7 +270,6 @@ def main(arguments: Sequence[str]) -> int:
     ctypes.CDLL(None).prctl(_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
     if os.getppid() != parent:
         return 1
-    os.setpriority(os.PRIO_PROCESS, 0, _NICE)
     try:
         _finish(building)
     except CritpathError as error:
@@ -268,15 +289,12 @@ def describe(building: Path, prepared: Mapping[str, Any]) -> Manifest:
     raw = building / raws.RAW
     page, begin = int(prepared["description"]["page_bytes"]), int(prepared["begin"])
     layers = [raw / LAYERS / str(name) for name in prepared["layers"]]
-    files = {place: [*place.glob("cpu[0-9]*")] for place in (raw, *layers)}
+    every = (raw, *(raw / LAYERS).iterdir())
+    files = {place: [*place.glob("cpu[0-9]*")] for place in every}
     for file in (file for of in files.values() for file in of):
         cut(file, page, begin)
     if all(is_empty(file, page) for file in files[layers[0]]):
-        seconds = (int(prepared["end"]) - begin) / NS_PER_S
-        raise CritpathError(
-            f"nothing was recorded in the last {format_span(seconds)}: the budget is used up",
-            "allow more (--overhead), or wait",
-        )
+        raise CritpathError("nothing was recorded: the budget is used up", "allow more, or wait")
     rows = "".join(json.dumps(row) + "\n" for row in prepared["journal"])
     (raw / JOURNAL).write_text(rows, encoding="ascii")
     raws.write_json(raw / SUMMARY, prepared["overhead"])
@@ -294,6 +312,8 @@ def _finish(building: Path) -> None:
     raw = building / raws.RAW
     prepared: dict[str, Any] = json.loads((raw / _PREPARED).read_bytes())
     manifest = describe(building, prepared)
+    if prepared["leave"]:
+        _leave(raw / LAYERS, prepared["layers"], Path(prepared["leave"]))
     names = GroupNames()  # at idle priority: what it costs is not the recorder's
     names.look()
     manifest = replace(manifest, groups=names.found)
@@ -310,6 +330,14 @@ def _finish(building: Path) -> None:
     )
     recorded.release()
     building.rename(prepared["target"])
+
+
+def _leave(layers: Path, names: Sequence[str], place: Path) -> None:
+    """Keep pages where the next dump finds them: the same files, once more."""
+    for name in names:
+        (place / name).mkdir(mode=0o700, parents=True)
+        for file in (layers / name).glob("cpu[0-9]*"):
+            (place / name / file.name).hardlink_to(file)
 
 
 def _silent(_: str) -> None:

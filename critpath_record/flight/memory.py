@@ -1,7 +1,8 @@
-"""What a flight recorder holds: layers in the kernel's buffers, marks in pages of our own.
+"""What a flight recorder holds: layers in the kernel's buffers, the rest in pages of our own.
 
-The kernel overwrites the oldest events of a layer.  Marks, forks, execs and exits are moved to
-memory as they come, where triggers and ``critpath top`` look at them.
+The kernel overwrites the oldest events of a layer.  What is recorded all the time is moved to
+memory as it comes, where triggers and ``critpath top`` look at it: marks, forks, execs and exits,
+and what sockets send and receive.
 """
 
 from __future__ import annotations
@@ -9,13 +10,15 @@ from __future__ import annotations
 import contextlib
 import copy
 import fcntl
+import itertools
 import os
 import re
 import resource
+import shutil
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
@@ -33,9 +36,11 @@ from critpath_record.ftrace.preflight import CLOCK
 from critpath_record.ftrace.tracefs import Instance
 
 DUMP: Final = "dump"  # why a gate was closed
-_MARKS_PART: Final = 16  # of the memory, for marks; in the kernel no more than this (KiB):
-_MARKS_KIB: Final = 512
-MARK_PLACES: Final = (".", raws.MARKS)  # below raw/: of programs that may trace, and of others
+# Of the memory, one part for marks and more of it for layers that last; in the kernel no more than
+# this of either (KiB).
+_MARKS_PART, _LASTING_PART = 16, 4
+_MARKS_KIB, _LASTING_KIB = 512, 4096
+_MARKS_PLACE: Final = "."  # below raw/; those of users who may not trace have one beside
 _SETTLE: Final = 0.001  # s
 _PIPE: Final = 1 << 20  # bytes: as large as a pipe may be without further rights
 _ROWS: Final = 20_000  # closings and openings that are remembered
@@ -76,12 +81,13 @@ class MemoryJournal(Journal):
         first = self.rows[0]
         return int(str(first.get("end") or first.get("closed")))
 
-    def forget(self) -> None:
-        """Forget all but since when what is closed is closed."""
-        last = {row["layer"]: row for row in self.rows}
-        kept = [row for row in last.values() if "begin" in row]
-        self.rows.clear()
-        self.rows.extend(kept)
+    def rows_since(self, begin: int) -> list[dict[str, object]]:
+        """Return the rows of gaps that end after a time (ns), or have not ended."""
+        first: dict[object, int] = {}  # by layer, its last row that had come to its end by then
+        for number, row in enumerate(self.rows):
+            if int(str(row.get("end", begin + 1))) <= begin:
+                first[row["layer"]] = number
+        return [row for number, row in enumerate(self.rows) if number > first.get(row["layer"], -1)]
 
     def note_other(self, layer: str, since: int) -> None:
         """Note that somebody else kept a layer from recording, at some time since.
@@ -115,7 +121,7 @@ class MarkPages:
     """Pages of marks by cpu, the newest of so many bytes."""
 
     def __init__(self, instance: Instance, cpus: Sequence[int], page: int, most: int) -> None:
-        self._page, self._most = page, most
+        self._page, self.most = page, most
         self._held: dict[int, deque[bytes]] = {cpu: deque() for cpu in cpus}
         self.bytes = 0
         self._sources = {
@@ -156,7 +162,7 @@ class MarkPages:
         return page[: HEAD.size + (HEAD.unpack_from(page)[1] & SIZE)]
 
     def _forget(self) -> None:
-        while self.bytes > self._most:
+        while self.bytes > self.most:
             cpu = min(
                 (c for c, held in self._held.items() if held),
                 key=lambda c: page_time(self._held[c][0]),
@@ -171,22 +177,21 @@ class MarkPages:
         ]
         return max(times, default=0)
 
-    def take(self) -> MarkPages:
-        """Return all that is held, and hold nothing."""
-        taken = copy.copy(self)
-        self._held = {cpu: deque() for cpu in self._held}
-        self.bytes, self.dropped = 0, dict.fromkeys(self.dropped, False)
-        return taken
+    def copy(self) -> MarkPages:
+        """Return what is held now."""
+        found = copy.copy(self)
+        found.__dict__.update(
+            _held={cpu: deque(held) for cpu, held in self._held.items()}, dropped={**self.dropped}
+        )
+        return found
 
     def save(self, raw: Path, cutoff: int) -> None:
-        """Write the pages that end after a time, and forget all."""
+        """Write the pages that end after a time."""
         for cpu, held in self._held.items():
             with (raw / f"cpu{cpu}").open("xb") as stream:
-                pages = list(held)
-                for page, after in zip_longest(pages, pages[1:]):
+                for page, after in zip_longest(held, itertools.islice(held, 1, None)):
                     if after is None or page_time(after) >= cutoff:
                         stream.write(page.ljust(self._page, b"\0"))
-        self.clear()
 
     def clear(self) -> None:
         """Forget all."""
@@ -295,48 +300,87 @@ class Loss:
 
 
 @dataclass(frozen=True)
+class Before:
+    """What the last dump of what is usual took, on the disk: another one may hold it, too.
+
+    Attributes
+    ----------
+    place : Path
+        With a directory of each layer's pages.
+    begin : int
+        From when on everything is there (ns).
+    """
+
+    place: Path
+    begin: int
+
+    def put_first(self, layers: Path) -> None:
+        """Put these pages before those of every layer and cpu."""
+        for file in self.place.glob("*/cpu*"):
+            to = layers / file.parent.name / file.name
+            joined = to.with_name(f".{to.name}")
+            with joined.open("xb") as stream:
+                for one in (one for one in (file, to) if one.exists()):
+                    with one.open("rb") as own:
+                        shutil.copyfileobj(own, stream)
+            joined.replace(to)
+
+    def remove(self) -> None:
+        """Forget it."""
+        shutil.rmtree(self.place, ignore_errors=True)
+
+
+@dataclass(frozen=True)
 class Held:
     """What was taken out of the buffers and is not written yet.
 
     Attributes
     ----------
     begin : int
-        From when on gaps and marks are known (ns).
+        From when on gaps and what is kept are known (ns).
     layers : mapping of str to mapping of int to CpuPages
         By layer and cpu.
     counts : mapping of str to mapping of int to mapping of str to int
         What the kernel counted.
-    marks : sequence of MarkPages
+    kept : mapping of str to MarkPages
+        What is moved as it comes, by place below ``raw/``.
     losses : sequence of Loss
+    came : sequence of bytes
+        The pages of it that were moved just now.
     """
 
     begin: int
     layers: Mapping[str, Mapping[int, CpuPages]]
     counts: Mapping[str, Mapping[int, Mapping[str, int]]]
-    marks: Sequence[MarkPages]
+    kept: Mapping[str, MarkPages]
     page: int
     losses: Sequence[Loss] = field(default=())
+    came: Sequence[bytes] = ()
 
-    def save(self, raw: Path, since: int, until: int) -> int:
+    def save(self, raw: Path, since: int, until: int, before: Before | None = None) -> int:
         """Write all to ``raw/``; return since when (ns) everything is there, at most `until`.
 
-        The pages are no recording yet: what `describe` writes makes them one.
+        The pages are no recording yet: what `describe` writes makes them one.  What was taken
+        `before` comes first, unless something was overwritten since.
         """
-        begin = max(since, self.begin)
+        overwritten = 0
         for name, pages in self.layers.items():
             place = raw / LAYERS / name
             place.mkdir(mode=0o700, parents=True)
             for cpu, of in pages.items():
                 of.save(place / f"cpu{cpu}")
                 of.close()
-                begin = max(begin, find_begin(place / f"cpu{cpu}", self.page))
-        begin = min(begin, until)
+                overwritten = max(overwritten, find_begin(place / f"cpu{cpu}", self.page))
+        if before is not None and not overwritten:
+            before.put_first(raw / LAYERS)
+            since = before.begin
+        begin = min(max(since, self.begin, overwritten), until)
         for name, of_cpus in self.counts.items():
             # What was overwritten, on purpose, is no loss.
             counts = {cpu: {"entries": of.get("entries", 0)} for cpu, of in of_cpus.items()}
             self._write_stats(raw, f"{LAYERS}/{name}", begin, counts)
-        for pages_of, where in zip(self.marks, MARK_PLACES, strict=False):
-            (raw / where).mkdir(mode=0o700, exist_ok=True)
+        for where, pages_of in self.kept.items():
+            (raw / where).mkdir(mode=0o700, parents=True, exist_ok=True)
             pages_of.save(raw / where, begin)
             self._write_stats(raw, where, begin, {})
         return begin
@@ -381,18 +425,18 @@ class Memory:
         self.cpus = online_cpus()
         self.instance = Instance.pin(root, session)
         self.layers: list[Layer] = []
-        self.marks: MarkPages | None = None
+        self.kept: dict[str, MarkPages] = {}  # what is moved as it comes, by place below raw/
         self._user_marks: UserMarks | None = None
-        self._users_pages: MarkPages | None = None
         self.page = 0
         self.journal = MemoryJournal()
         self.events: tuple[str, ...] = ()
         self._overruns: dict[str, list[int]] = {}
+        self._taken = 0  # events of the first layer when it was taken out last
         self.lost = 0  # events so far, but for those that were overwritten on purpose
         self._lost: dict[str, list[int]] = {}  # when it was looked at last
         self._looked = time.monotonic_ns()
         self._losses: deque[Loss] = deque(maxlen=_ROWS)
-        self._sizes: list[int] = []  # of each layer's buffers
+        self._sizes: dict[str, int] = {}  # of each layer's buffers, of one cpu
 
     def make(self, always: Sequence[str]) -> None:
         """Make the instance that programs know, with what is always recorded."""
@@ -408,34 +452,53 @@ class Memory:
         instance.enable_events(event.replace("/", ":", 1) for event in always)
         self.events = tuple(instance.enabled_events())
         self.page = raws.page_bytes(instance.read("events/header_page"))
-        self.marks = MarkPages(instance, self.cpus, self.page, marks)
+        self.kept[_MARKS_PLACE] = MarkPages(instance, self.cpus, self.page, marks)
         instance.write("tracing_on", "1")
 
-    def make_layers(self, layers: Mapping[str, Sequence[str]], available: list[str]) -> None:
-        """Make the layers, closed; they share what memory there is, `BASE` with most of it."""
-        room = self._most - self._most // _MARKS_PART
+    def make_layers(
+        self,
+        layers: Mapping[str, Sequence[str]],
+        available: list[str],
+        lasting: Collection[str] = (),
+    ) -> None:
+        """Make the layers, closed; they share what memory there is, `BASE` with most of it.
+
+        Pages of those that are lasting are moved as they come.
+        """
+        kept = self._most // _LASTING_PART if lasting else 0
+        room = self._most - self._most // _MARKS_PART - kept
+        others = len(layers) - len(lasting)
         for number, (name, events) in enumerate(layers.items()):
-            part = 1.0 if len(layers) == 1 else (0.6, 0.4)[number > 0]
             layer = Layer(self._root, self._session, name, events)
             self.layers.append(layer)
+            part = 1.0 if others == 1 else (0.6, 0.4)[number > 0]
             size = int(room * part) // len(self.cpus)
+            if name in lasting:
+                size = min(kept // 4 // len(self.cpus), _LASTING_KIB << 10)
             layer.make(available, size, most=size)
             layer.open_counts(self.cpus)
-            self._sizes.append(size)
+            if name in lasting:
+                most = kept - size * len(self.cpus)
+                pages = MarkPages(layer.instance, self.cpus, self.page, most)
+                self.kept[f"{LAYERS}/{name}"] = pages
+            else:
+                self._sizes[name] = size
         self._overruns = {}
 
     def open_user_marks(self, users: Sequence[int]) -> None:
         """Let other users' programs mark executions; raises CritpathError."""
         self._user_marks = of = UserMarks(self._root, self._session, users, None, self.page)
         most = self._most // _MARKS_PART
-        self._users_pages = MarkPages(of.instance, self.cpus, self.page, most)
+        self.kept[raws.MARKS] = MarkPages(of.instance, self.cpus, self.page, most)
 
     def read_marks(self) -> list[bytes]:
-        """Move what marks there are to memory; return the new pages."""
-        return [page for pages in self._pages() for page in pages.read()]
+        """Move what came of all that is recorded all the time; return the new pages."""
+        return [page for pages in self.kept.values() for page in pages.read()]
 
-    def _pages(self) -> list[MarkPages]:
-        return [pages for pages in (self.marks, self._users_pages) if pages is not None]
+    @property
+    def windowed(self) -> list[Layer]:
+        """The layers that are in the kernel's buffers."""
+        return [layer for layer in self.layers if layer.name in self._sizes]
 
     def put_right(self, since: int) -> list[str]:
         """Put right what somebody else has switched since a time; return what that was."""
@@ -449,26 +512,22 @@ class Memory:
                 self.journal.note_other(layer.name, since)
         return found
 
-    def remove_layers(self) -> None:
-        """Remove the layers; raises CritpathError if somebody holds one."""
-        layers, self.layers, self._sizes = self.layers, [], []
-        for layer in reversed(layers):
-            layer.remove()
-
     def take(self) -> Held:
-        """Take out what is held, with gates closed, to be written when they are open again."""
+        """Take out what is held, with gates closed, to be written when they are open again.
+
+        What is moved as it comes stays: the next dump may hold it, too.
+        """
         time.sleep(_SETTLE)
-        self.read_marks()
+        came = self.read_marks()
         self.note_losses()
-        losses, self._losses = [*self._losses], deque(maxlen=_ROWS)
-        begin = max(self.journal.since, *(pages.first() for pages in self._pages()))
-        layers = {layer.name: self._pages_of(layer.instance) for layer in self.layers}
+        begin = max(self.journal.since, *(pages.first() for pages in self.kept.values()))
+        layers = {layer.name: self._pages_of(layer.instance) for layer in self.windowed}
         every = [one for pages in layers.values() for one in pages.values()]
         try:
             _side_by_side(every)
             counts = {
                 layer.name: {cpu: layer.instance.stats(cpu) for cpu in layers[layer.name]}
-                for layer in self.layers
+                for layer in self.windowed
             }
         except BaseException:
             for one in every:
@@ -476,8 +535,14 @@ class Memory:
             raise
         for name, of in counts.items():
             self._overruns[name] = [of[cpu].get("overrun", 0) for cpu in self.cpus]
-        marks = [pages.take() for pages in self._pages()]
-        return Held(begin, layers, counts, marks, self.page, losses)
+        self._taken = sum(self.windowed[0].counts(self.cpus))
+        kept = {place: pages.copy() for place, pages in self.kept.items()}
+        return Held(begin, layers, counts, kept, self.page, [*self._losses], came)
+
+    def is_empty(self) -> bool:
+        """Return whether nothing was recorded since it was taken out last."""
+        first = self.windowed[0]
+        return sum(first.counts(self.cpus)) == self._taken
 
     def _pages_of(self, instance: Instance) -> dict[int, CpuPages]:
         """Return what is to be taken, also of cpus that were added since."""
@@ -486,14 +551,12 @@ class Memory:
         return {cpu: CpuPages(instance, cpu, self.page) for cpu in (*self.cpus, *came)}
 
     def drop(self) -> None:
-        """Forget all that is held, as after a dump that failed in part."""
-        for pages in self._pages():
-            pages.clear()
-        for layer in self.layers:
+        """Forget all that layers hold, as after a dump that failed in part."""
+        for layer in self.windowed:
             with contextlib.suppress(CritpathError, OSError):
                 layer.instance.write("trace", "")
         self._overruns = {}
-        self._losses.clear()
+        self._taken = sum(self.windowed[0].counts(self.cpus))
         self._lost = self._read_lost()  # those of layers begin at 0 again
 
     def note_losses(self) -> None:
@@ -507,17 +570,13 @@ class Memory:
                     self._losses.append(Loss(since, self._looked, place, cpu, now - was))
 
     def _read_lost(self) -> dict[str, list[int]]:
-        found = {f"{LAYERS}/{layer.name}": layer.lost(self.cpus) for layer in self.layers}
-        for pages, place in zip(self._pages(), MARK_PLACES, strict=False):
-            found[place] = pages.lost()
-        return found
+        found = {f"{LAYERS}/{layer.name}": layer.lost(self.cpus) for layer in self.windowed}
+        return found | {place: pages.lost() for place, pages in self.kept.items()}
 
     def oldest(self) -> int:
         """Return from when on all events of all cpus are held (ns), 0 if none was overwritten."""
-        if not self.layers:
-            return 0
-        times = [0, *(pages.first() for pages in self._pages())]
-        for layer in self.layers:
+        times = [0, *(pages.first() for pages in self.kept.values())]
+        for layer in self.windowed:
             known = self._overruns.get(layer.name, [0] * len(self.cpus))
             for cpu, before in zip(self.cpus, known, strict=True):
                 text = layer.instance.read(f"per_cpu/cpu{cpu}/stats")
@@ -528,22 +587,26 @@ class Memory:
 
     def used(self) -> tuple[int, float]:
         """Return the bytes that are held, and how full the fullest buffer is."""
-        found, fullest = sum(pages.bytes for pages in self._pages()), 0.0
-        for layer, size in zip(self.layers, self._sizes, strict=True):
+        found, fullest = 0, 0.0
+        for pages in self.kept.values():
+            found, fullest = found + pages.bytes, max(fullest, pages.bytes / pages.most)
+        for layer in self.windowed:
             for cpu in self.cpus:
                 held = layer.instance.stats(cpu).get("bytes", 0)
-                found, fullest = found + held, max(fullest, held / size)
+                found, fullest = found + held, max(fullest, held / self._sizes[layer.name])
         return found, min(fullest, 1.0)
 
     def remove(self) -> None:
         """Turn everything off and remove the instances; raises CritpathError if held by others."""
         with contextlib.suppress(CritpathError):
             self.instance.write("tracing_on", "0")
-        for pages in self._pages():
+        for pages in self.kept.values():
             pages.close()
         if self._user_marks is not None:
             self._user_marks.remove()
+        layers, self.layers, self._sizes = self.layers, [], {}
         try:
-            self.remove_layers()
+            for layer in reversed(layers):
+                layer.remove()
         finally:
             self.instance.remove()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import math
 import os
 import resource
 import select
@@ -14,26 +15,26 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from critpath.errors import CritpathError
-from critpath.schema.parameters.budget import CONTROL
+from critpath.schema.parameters.budget import CONTROL, DUMPS
 from critpath.schema.ways import way_of_requests
-from critpath.units import NS_PER_S, plural, safe_text
+from critpath.units import NS_PER_S, format_span, plural, safe_text
 from critpath_marks.sessions import new_session_name, start_time
 from critpath_record._pulse import name_thread
-from critpath_record.budget.account import SLOTS, overhead_of
+from critpath_record.budget.account import SLOTS, Allowance, overhead_of
 from critpath_record.budget.calibrate import find_costs
-from critpath_record.budget.control import Budget, Control, Costs
-from critpath_record.budget.loop import BusyTimes, Loop
+from critpath_record.budget.control import Budget, Control
+from critpath_record.budget.loop import Loop
 from critpath_record.cleanup import remove_leftovers
 from critpath_record.flight.conditions import COMMAND, LASTING, USUAL, Condition
 from critpath_record.flight.dumps import Dump, Trigger, dump_request, find_dumps, remove_oldest
 from critpath_record.flight.kinds import Kinds
 from critpath_record.flight.live import Execution, Formats, LiveExecutions
-from critpath_record.flight.memory import DUMP, Memory, allow_pipes
+from critpath_record.flight.memory import DUMP, Before, Memory, allow_pipes
 from critpath_record.flight.state import FORMAT, hold_lock, listen, prepare_directory, write_state
 from critpath_record.flight.triggers import Triggers
 from critpath_record.ftrace import raw as raws
@@ -47,25 +48,26 @@ from critpath_record.ftrace.events import (
     lttng_name,
     select_events,
 )
-from critpath_record.ftrace.gate import split_layers
+from critpath_record.ftrace.gate import lasts, split_layers
 from critpath_record.ftrace.preflight import CLOCK
 from critpath_record.profiles import profile_events, profile_label
 from critpath_record.recorder import Leftover
 from critpath_record.sockets import scan_descriptors, scan_sockets
 
-PROFILES: Final = ("requests", "syscalls", "minimal")  # profiles, richest first
-_TRIAL: Final = 1.0  # s
-# Of the budget, for events: the rest is for the recorder's own time, and for busier times.
-_PART: Final = 0.6
+PROFILES: Final = ("requests", "minimal")  # the first of which the kernel has all events
 _TICK: Final = (0.05, 1.0)  # s between two looks at marks: where triggers ask for them, else
 _SECOND: Final = 1.0
 _LOOKS: Final = 50  # at counts in a horizon, at least, while everything is open
 _STATE_EVERY: Final = 60.0  # s
 _SCAN_EVERY, _SCAN_SHARE = 60.0, 0.05  # s between two looks at threads; of the budget at most
-_ALL: Final = 0.995  # of the time, but for what the dumps took
+_ALL: Final = 0.995  # of the time
 _LAST: Final = 60.0  # s for a dump that is being made at the end
 _HOUR, _AGAIN = 3600.0, 60.0  # s; between two dumps for one condition, at least
 _SAY_EVERY: Final = 60.0  # s between two lines about triggers that are refused for one reason
+# Why there is no dump.
+FAILED, FULL, UNDER_WAY = "failed", "disk full", "a dump is being made"
+TOO_MANY, TOO_SOON = "too many an hour", "too soon after another"
+REFUSALS: Final = frozenset({FAILED, FULL, UNDER_WAY, TOO_MANY, TOO_SOON})
 _SIGNALS: Final = (*(signal.SIGINT, signal.SIGTERM, signal.SIGHUP), signal.SIGUSR1, signal.SIGUSR2)
 _ENDING: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 _ROOM: Final = 64 << 20  # bytes of a disk that a dump leaves free
@@ -100,7 +102,7 @@ class FlightRequest:
     after : float
         s for which it goes on to record before it saves what goes on.
     profiles : tuple of str
-        Richest first; the first that the budget allows all the time is taken.
+        Richest first; the first of which the kernel has all events is taken.
     execution, version : str
     mark_users : tuple of int
         Uids whose programs may mark executions though they may not trace; -1 for all.
@@ -137,10 +139,10 @@ class Refusals:
         """Return why there may be none for a condition now, "" if there may."""
         now = self._clock()
         if len(self._made) == self._most and now - self._made[0][0] < _HOUR:
-            return "too many an hour"
+            return TOO_MANY
         # Of what has lasted since the last dump little is held, and the hour's would soon be gone.
         again = any(of == when and now - at < _AGAIN for at, of in self._made)
-        return "too soon after another" if again else ""
+        return TOO_SOON if again else ""
 
     def note_made(self, when: str) -> None:
         """Count one that is made for a condition."""
@@ -180,16 +182,19 @@ class Flight:
         self._watched = 0.0  # until when somebody looks on
         self._seen = 0  # executions in all, of which the newest are held
         self._profile = ""
-        self._fitted = False  # all of it could be recorded all the time, at the start
         self._began = time.monotonic()
         self._usual_due = self._began + min(request.usual, request.keep)
         self._since = time.monotonic_ns()  # when what is held begins, at the earliest
+        self._before: Before | None = None  # and what the last dump of what is usual took
         self._right = self._since  # when nobody else had switched anything
         self._made = self._removed = 0
         self._closed = 0.0
         self._last = ""
         self._second: tuple[float, float, float] = (0.0, 0.0, 0.0)
-        self._moved = self._spent = 0.0  # cpu time for dumps, here and in all: not in the budget
+        # What dumps cost is on an account of its own (s of cpu time, here and in all).
+        self._moved = self._spent = 0.0
+        self._idle_until = 0.0  # when the one under way may take what others want
+        self._for_dumps = Allowance(DUMPS.share, DUMPS.most)
         self._times = 0.0
         self._own = 0.0  # cpu time of this thread until it was charged last
         self._ending = False
@@ -240,37 +245,36 @@ class Flight:
         self._memory = memory = Memory(root, self.session, self.request.memory)
         stack.callback(memory.remove)
         allow_pipes(self.request.memory)
-        for number, profile in enumerate(self.request.profiles):
+        for profile in self.request.profiles:
             events = select_events(profile_events(profile), available)
-            always, layers = split_layers(events.events)
-            if number == 0:
-                memory.make(always)
-                self._open_marks(memory)
-                stack.callback(tracefs.TracingWatchdog(memory.instance).dismiss)
-            last = number == len(self.request.profiles) - 1
-            if events.missing and not last and profile_label(profile) == "requests":
-                continue
-            memory.make_layers(layers, available)
-            budget = self.request.budget
-            costs = find_costs(budget.calibrate, memory.layers, memory.cpus[-1], machine_model())
-            self._fitted = self._fits(memory, costs)
-            if last or self._fitted:
+            if not events.missing:
                 break
-            memory.remove_layers()
-        self._profile, budget = profile, lengthen_horizon(budget, costs)
+        always, layers = split_layers(events.events)
+        lasting = [name for name, of in layers.items() if lasts(of)]
+        memory.make(always)
+        self._open_marks(memory)
+        stack.callback(tracefs.TracingWatchdog(memory.instance).dismiss)
+        memory.make_layers(layers, available, lasting)
+        budget = self.request.budget
+        costs = find_costs(budget.calibrate, memory.layers, memory.cpus[-1], machine_model())
         memory.drop()
+        self._profile, budget = profile, lengthen_horizon(budget, costs)
         self._describe(memory, root, events.missing)
         for layer in memory.layers:
             stack.callback(tracefs.TracingWatchdog(layer.instance).dismiss)
         names = [layer.name for layer in memory.layers]
-        self._control = Control(budget, costs, names, len(memory.cpus), 1)
-        self._control.owe("calibration", costs.seconds)
-        self._control.longest = max(self._control.longest, budget.horizon / _LOOKS)
+        self._control = control = Control(
+            *(budget, costs, names, len(memory.cpus), 1), lasting=lasting, free=CONTROL.own
+        )
+        control.owe("calibration", costs.seconds)
+        control.paid = CONTROL.paid_always
+        control.longest = max(control.longest, budget.horizon / _LOOKS)
+        control.closed = budget.horizon / (2 * _LOOKS), budget.horizon / SLOTS / 2
         self._live = LiveExecutions(Formats.read(memory.instance), Kinds())
         self._look_at_threads()
         self._own = time.thread_time()
         self._since = time.monotonic_ns()
-        self._loop = Loop(self._control, memory.layers, memory.journal, memory.cpus, held=False)
+        self._loop = Loop(control, memory.layers, memory.journal, memory.cpus, held=False)
         self._loop.rest = budget.horizon / SLOTS
         stack.callback(self._loop.stop)
 
@@ -284,24 +288,6 @@ class Flight:
             if self.request.marks_required:
                 raise
             self._say(f"warning: {error.what} ({error.do})")
-
-    def _fits(self, memory: Memory, costs: Costs) -> bool:
-        """Return whether all of it could be recorded all the time, as the machine is now."""
-        busy = BusyTimes(memory.cpus)
-        before = [layer.counts(memory.cpus) for layer in memory.layers]
-        for layer in memory.layers:
-            layer.open()
-        time.sleep(_TRIAL)
-        for layer in reversed(memory.layers):
-            layer.close()
-        passed = busy.passed()
-        busy.close()
-        cost = [0.0] * len(memory.cpus)
-        for layer, was in zip(memory.layers, before, strict=True):
-            for cpu, (a, b) in enumerate(zip(was, layer.counts(memory.cpus), strict=True)):
-                cost[cpu] += 1e-9 * CONTROL.kappa * costs.events[layer.name] * (b - a)
-        share = max(c / max(b, 0.05 * _TRIAL) for c, b in zip(cost, passed, strict=True))
-        return share <= _PART * self.request.budget.share
 
     def _describe(self, memory: Memory, root: Path, missing: Sequence[str]) -> None:
         host = os.uname()
@@ -334,6 +320,7 @@ class Flight:
             time.sleep(_TICK[0])
         if self._dump is not None:
             self._dump.discard()
+        self._keep_before(None)
         self._write_state("stopped")
 
     # The loop
@@ -392,11 +379,13 @@ class Flight:
 
     def _read_marks(self) -> list[Execution]:
         """Move what marks there are; return the executions that ended, if somebody looks."""
-        pages = self._memory.read_marks()
+        return self._add_marks(self._memory.read_marks())
+
+    def _add_marks(self, pages: Sequence[bytes]) -> list[Execution]:
         if not self._triggers.watches_marks and time.monotonic() > self._watched:
             self._live.forget()
             return []
-        ended = self._live.add(pages)
+        ended = self._live.add([*pages])
         self._ended.extend(ended)
         self._seen += len(ended)
         return ended
@@ -462,11 +451,12 @@ class Flight:
             before = time.thread_time()
             try:
                 self._dump = self._move(trigger)
+                self._idle_until = time.monotonic() + DUMPS.idle
                 if not (trigger.asked or trigger.when == USUAL):
                     self._refusals.note_made(trigger.when)
             except (CritpathError, OSError) as error:
                 full = isinstance(error, OSError) and error.errno in raws.FULL
-                why = "disk full" if full else "failed"
+                why = FULL if full else FAILED
                 text = error.what if isinstance(error, CritpathError) else str(error.strerror)
                 self._say(f"warning: a dump was given up: {text}")
             took = time.thread_time() - before
@@ -476,22 +466,26 @@ class Flight:
         return why
 
     def _refuse(self, trigger: Trigger, why: str) -> None:
-        if self._refusals.note(why):
+        if self._refusals.note(why if why in REFUSALS else FAILED):
             self._say(f"refused ({why}): {safe_text(trigger.when)}; more of these are counted")
 
     def _refusal(self, trigger: Trigger) -> str:
         if self._dump is not None:
-            return "a dump is being made"
+            return UNDER_WAY
         limited = not (trigger.asked or trigger.when == USUAL)
         if limited and (why := self._refusals.refusal(trigger.when)):
             return why
+        # Nothing is closed, moved or begun for what would come to nothing.
+        if self._memory.is_empty() and (self._before is None or trigger.when == USUAL):
+            since = (time.monotonic_ns() - self._since) / NS_PER_S
+            return f"nothing was recorded in the last {format_span(since)}: the budget is used up"
         used, _ = self._memory.used()
         try:
             found = os.statvfs(self.request.directory)
         except OSError:
-            return "failed"
+            return FAILED
         free = found.f_bavail * found.f_frsize
-        return "disk full" if found.f_blocks and free < 2 * used + _ROOM else ""
+        return FULL if found.f_blocks and free < 2 * used + _ROOM else ""
 
     def _move(self, trigger: Trigger) -> Dump:
         """Close the gates, move what is held, and begin to make a recording of it."""
@@ -501,34 +495,36 @@ class Flight:
         dump.make()
         held = None
         begun = time.monotonic_ns()
+        # A dump of what is usual leaves what it took to the next one that is made of a trouble.
+        before = None if trigger.when == USUAL else self._before
         try:
             with _urgent(), self._loop.closed(DUMP):
-                memory.instance.write("tracing_on", "0")
                 closed = time.monotonic_ns()
-                since = max(self._since, closed - round(self.request.keep * NS_PER_S))
-                self._read_marks()
+                oldest = closed - round(self.request.keep * NS_PER_S)
+                since = max(self._since, oldest)
                 try:
                     held = memory.take()
-                    rows = list(memory.journal.rows)
                 finally:
                     if held is None:
                         memory.drop()
-                    memory.journal.forget()
                     self._since = time.monotonic_ns()
-                    memory.instance.write("tracing_on", "1")
             self._closed = (time.monotonic_ns() - begun) / NS_PER_S
+            self._add_marks(held.came)
+            if before is not None:
+                before = replace(before, begin=max(before.begin, oldest))
             with contextlib.closing(held):
-                begin = held.save(dump.raw, since, closed)
+                begin = held.save(dump.raw, since, closed, before)
             programs = self._note_machine(dump.raw, begin)
             raws.copy_descriptions(memory.instance, dump.raw, self._events)
             dump.start(
                 {
                     "begin": begin,
                     "end": closed,
-                    "layers": [layer.name for layer in memory.layers],
-                    "journal": rows,
+                    "layers": [layer.name for layer in memory.windowed],
+                    "journal": memory.journal.rows_since(begin),
                     "overhead": self._overhead(trigger),
                     "programs": programs,
+                    "leave": str(dump.place_left) if trigger.when == USUAL else "",
                     "description": {
                         **self._description,
                         "gaps": held.silences(begin),
@@ -576,17 +572,32 @@ class Flight:
         took = time.thread_time() - before
         self._scan_due = now + max(_SCAN_EVERY, took / (_SCAN_SHARE * self.request.budget.share))
 
+    def _keep_before(self, before: Before | None) -> None:
+        """Keep what a dump of what is usual took, in place of what the last one did."""
+        old, self._before = self._before, before
+        if old is not None:
+            old.remove()
+
     def _look_at_dump(self) -> None:
         dump = self._dump
         said = dump.poll() if dump is not None else None
-        if dump is None or said is None:
+        if dump is None:
+            return
+        if said is None:
+            now = time.monotonic()
+            if now >= self._idle_until and self._for_dumps.credit(now) > 0:
+                self._idle_until = math.inf
+                dump.hurry()
             return
         self._dump = None
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
-        self._spent = self._moved + used.ru_utime + used.ru_stime
+        spent = self._moved + used.ru_utime + used.ru_stime
+        self._for_dumps.pay(spent - self._spent)
+        self._spent = spent
+        self._keep_before(dump.left)
         answer: dict[str, object]
         if said:
-            self._refusals.note("failed")
+            self._refusals.note(FAILED)
             self._say(f"warning: a dump was given up: {safe_text(said)}")
             answer = {"refused": said}
         else:
@@ -667,7 +678,7 @@ class Flight:
             "missed": max(first - after, 0),
             "ended": rows,
             "dump": self._last,
-            "covers": round(self._covers(), 4),
+            "covers": self._covers(),
             "overhead": round(self._second[2], 5),
         }
 
@@ -681,7 +692,8 @@ class Flight:
         """Return what is held now, what it costs, and what became of triggers."""
         memory, control = self._memory, self._control
         now = time.monotonic_ns()
-        oldest = max(memory.oldest(), self._since, now - round(self.request.keep * NS_PER_S))
+        since = self._before.begin if self._before is not None else self._since
+        oldest = max(memory.oldest(), since, now - round(self.request.keep * NS_PER_S))
         held = (now - oldest) / NS_PER_S
         used, fullest = memory.used()
         return {
@@ -707,7 +719,8 @@ class Flight:
             "room": round(min(held / max(fullest, 1e-6), self.request.keep), 1),
             "used": used,
             "layers": [layer.name for layer in memory.layers],
-            "covers": round(self._covers(), 4),
+            "covers": self._covers(),
+            "layers_cover": {layer.name: self._covers(layer.name) for layer in memory.layers},
             "gaps": round(max(0.0, self._elapsed() - self._loop.open_seconds()), 3),
             "overhead": {
                 "target": self.request.budget.overhead,
@@ -717,9 +730,10 @@ class Flight:
             },
         }
 
-    def _covers(self) -> float:
-        """Return the share of the time in which everything was recorded."""
-        return min(1.0, self._loop.open_seconds() / max(self._elapsed(), 1e-9))
+    def _covers(self, layer: str = "") -> float:
+        """Return the share of the time in which everything was recorded, or a layer."""
+        covers = self._loop.open_seconds(layer) / max(self._elapsed(), 1e-9)
+        return round(min(1.0, covers), 4)
 
     def _elapsed(self) -> float:
         return time.monotonic() - self._loop.begun
@@ -748,7 +762,7 @@ class Flight:
             "events_ns": {name: round(costs.events[name], 1) for name in control.layers},
             "interval": round(costs.interval, 4),
             "measured": costs.measured,
-            "layers": {name: {"covers": round(self._covers(), 4)} for name in control.layers},
+            "layers": {name: {"covers": self._covers(name)} for name in control.layers},
             "executions": {},
             "trigger": {
                 "when": trigger.when,
@@ -761,11 +775,13 @@ class Flight:
 
     def _headline(self) -> str:
         budget = self.request.budget
-        said = f"{100 * self._covers():.0f} %" if self._made else "in windows"
-        said = "all the time" if self._covers() > _ALL or self._fitted > self._made else said
+        covers, dumps = self._covers(), plural(len(find_dumps(self.request.directory)), "dump")
+        how = "" if covers > _ALL else f", open {100 * covers:.0f} % of the time"
+        if time.monotonic() < self._loop.begun + budget.horizon:  # it is not known yet
+            how = ""
         return (
-            f"flight recorder: profile {self._profile}, under {100 * budget.overhead:g} %, open "
-            f"{said}; {plural(len(find_dumps(self.request.directory)), 'dump')}"
+            f"flight recorder: profile {self._profile}, under {100 * budget.overhead:g} %{how}; "
+            f"{dumps}"
         )
 
     def _write_state(self, state: str) -> None:

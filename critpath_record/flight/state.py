@@ -18,7 +18,7 @@ from typing import Any, Final
 from critpath.errors import CritpathError, UsageError
 from critpath.units import safe_text
 from critpath_record.dirfd import open_dir
-from critpath_record.flight.dumps import find_dumps, remove_gone
+from critpath_record.flight.dumps import HELD, find_dumps, remove_gone
 from critpath_record.ftrace import raw as raws
 from critpath_record.identity import is_dead_session
 from critpath_record.recorder import Leftover
@@ -231,6 +231,7 @@ def _remove(path: Path, of: Mapping[str, Any]) -> None:
                 for unfinished in directory.glob(f".{STATE}.*"):
                     unfinished.unlink(missing_ok=True)
                 remove_gone(directory)
+                remove_gone(directory, HELD)
                 write_state(directory, {**state, "state": "killed"})
         socket_path(path).unlink(missing_ok=True)
         path.unlink(missing_ok=True)

@@ -58,6 +58,11 @@ def split_layers(events: Iterable[str]) -> tuple[tuple[str, ...], dict[str, tupl
     return tuple(always), layers
 
 
+def lasts(events: Iterable[str]) -> bool:
+    """Return whether an always-on recorder records all of these all the time, as sockets' are."""
+    return {event.partition("/")[0] for event in events} <= {"sock", "tcp"}
+
+
 def instance_name(layer: str, session: str) -> str:
     """Return the name of a layer's instance."""
     return f"{PREFIX}{layer}.{session}"

@@ -75,7 +75,6 @@ class Flown:
         self.time.happen = self.happen
         self.busy: list[Busy] = []
         self.work = 0.2  # of a second, that cpu 0 is busy
-        self.trial = more.pop("trial", 0)  # events each 10 ms until it runs
         self._patch(patch)
         values: dict[str, Any] = {
             "budget": Budget(more.pop("overhead", 0.5), 1.0, calibrate="off"),
@@ -114,8 +113,7 @@ class Flown:
         patch.setattr(tracefs, "scan_threads", lambda: rows)
         for module in (service, drain):
             patch.setattr(module, "raise_priority", lambda *_: "normal")
-        for of in (service, loop):
-            patch.setattr(of, "BusyTimes", self._make_busy)
+        patch.setattr(loop, "BusyTimes", self._make_busy)
 
     def _make_busy(self, cpus: tuple[int, ...]) -> Busy:
         self.busy.append(Busy(cpus))
@@ -144,8 +142,6 @@ class Flown:
     def happen(self, seconds: float) -> None:
         for busy in self.busy[-1:]:
             busy.times[0] += seconds * self.work
-        if self.trial and not self.runs.is_set():
-            self.switch(self.trial)
 
     # What a test says
 

@@ -53,6 +53,9 @@ class Control(Group, name="control"):
     paid = Parameter(
         0.5, "share", "of the budget, for what was spent before the first poll", OVERHEAD
     )
+    paid_always = Parameter(
+        0.05, "share", "the same, of an always-on recorder, which has the time", OVERHEAD
+    )
     least = Parameter(
         1 / 16, "share", "of the most credit, which is spent until the next poll", OVERHEAD
     )
@@ -70,12 +73,35 @@ class Control(Group, name="control"):
         0.95, "share", "of the most credit, beyond which waiting would lose some", OVERHEAD
     )
     refilled = Parameter(0.7, "share", "the same, where opening takes a part of it", OVERHEAD)
+    lasting = Parameter(
+        (0.6, 0.8),
+        "share",
+        "of the budget, for what is recorded all the time: to begin with it, to go on with it",
+        OVERHEAD,
+    )
+    own = Parameter(
+        0.002,
+        "share",
+        "of a cpu, for an always-on recorder's threads where nobody else wants the cpus",
+        OVERHEAD,
+    )
     half_life = Parameter(
         2.0, "s", "of open time, of what a layer's demand is averaged over", OVERHEAD
     )
 
 
 CONTROL: Final = Control()
+
+
+class Dumps(Group, name="dumps"):
+    """What a flight recorder's dumps may take from others; the rest runs at idle priority."""
+
+    share = Parameter(0.005, "share", "of a cpu, over the time", OVERHEAD)
+    most = Parameter(10.0, "s", "of cpu time that are saved for it", OVERHEAD)
+    idle = Parameter(2.0, "s", "for which a dump runs at idle priority at least", OVERHEAD)
+
+
+DUMPS: Final = Dumps()
 
 
 class Natural(Group, name="natural"):

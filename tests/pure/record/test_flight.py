@@ -414,7 +414,7 @@ def test_marks_of_one_cpu_alone_are_saved(tmp_path: Path) -> None:
     marks.close()
     assert (tmp_path / "cpu0").read_bytes() == b""
     assert (tmp_path / "cpu1").read_bytes() == page.ljust(4096, b"\0")
-    assert not marks.bytes
+    assert marks.bytes  # the next dump may hold it, too
 
 
 class Pages:
@@ -436,7 +436,7 @@ def test_what_was_lost_is_counted_where_a_dump_holds_its_time(tmp_path: Path) ->
         Loss(190, 290, ".", 1, 5),
     ]
     counts = {"base": {0: {"entries": 0, "overrun": 77}}}
-    held = Held(100, {"base": {0: Pages()}}, counts, [marks], 4096, losses)
+    held = Held(100, {"base": {0: Pages()}}, counts, {".": marks}, 4096, losses)
     raw = tmp_path / "raw"
     raw.mkdir()
     begin = held.save(raw, 0, 1000)

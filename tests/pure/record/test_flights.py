@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import json
 import os
 import re
@@ -53,7 +54,7 @@ def test_a_flight_from_begin_to_end(
 ) -> None:
     flown = fly("latency checkout > 250ms", dumps=2)
     place = flown.place
-    headline = "profile minimal, under 50 %, open all the time; 0 dumps"
+    headline = "profile minimal, under 50 %; 0 dumps"
     assert flown.said == [f"flight recorder: {headline}"]
     assert place.stat().st_mode & 0o777 == 0o700
     for number in range(3):
@@ -294,12 +295,35 @@ def test_nothing_is_held_while_the_budget_is_used_up(
     assert flown.status()["dumps"]["refused"] == {"failed": 1}
 
 
-def test_the_first_profile_that_the_budget_allows_is_taken(fly: Callable[..., Flown]) -> None:
-    """Of richer ones nothing is left."""
-    flown = fly(overhead=0.01, trial=30, profiles=("requests", "syscalls", "minimal"))
-    assert flown.status()["profile"] == "minimal"
-    assert flown.status()["layers"] == ["base"]
-    assert len(flown.kernel.instances) == 2
+def test_what_sockets_do_is_recorded_all_the_time_and_threads_as_the_budget_allows(
+    fly: Callable[..., Flown],
+) -> None:
+    """Beside a machine that makes more events than may be recorded, the profile stays."""
+    flown = fly(overhead=0.01, profiles=("requests", "minimal"))
+    assert flown.status()["profile"] == "requests"
+    for _ in range(200):
+        flown.switch(2000)
+        flown.kernel.emit("sock/sk_data_ready", 0, times=3)
+        flown.time.pass_time(0.05)
+    status = flown.status()
+    assert status["layers"] == ["base", "network"]
+    covers = status["layers_cover"]
+    assert covers["network"] > 0.99
+    assert 0.0 < covers["base"] < 0.2
+    assert status["covers"] == covers["base"]
+    # More than may be recorded all the time is recorded together with what threads do.
+    for _ in range(400):
+        flown.kernel.emit("sock/sk_data_ready", 0, times=300)
+        flown.switch(2000)
+        flown.time.pass_time(0.05)
+    before = flown.status()["layers_cover"]
+    assert 0.2 < before["network"] < 0.9
+    # And all the time again, when there are fewer.
+    for _ in range(600):
+        flown.kernel.emit("sock/sk_data_ready", 0, times=3)
+        flown.switch(2000)
+        flown.time.pass_time(0.05)
+    assert flown.flight._control.pinned == {"network"}
 
 
 def test_requests_of_a_server_without_marks_are_in_a_dump(
@@ -308,6 +332,7 @@ def test_requests_of_a_server_without_marks_are_in_a_dump(
     flown = fly(profiles=("requests",), overhead=10.0)
     flown.time.pass_time(0.1)
     flown.kernel.play()
+    flown.kernel.end_pages()
     done = critpath("dump", flown.place)
     assert done.returncode == 0, done.stderr
     made = Path(done.stdout.strip())
@@ -355,3 +380,66 @@ def test_what_goes_on_is_saved_a_while_later_and_what_is_usual_every_so_often(
     assert names()[2:] == ["usual", "usual"]
     assert read(flown.dumps[-1])["trigger"]["when"] == "usual"
     assert flown.status()["dumps"]["refused"] == {}
+
+
+def test_an_alarm_after_a_dump_of_what_is_usual_has_the_time_before_that(
+    fly: Callable[..., Flown], critpath: Callable[..., Any]
+) -> None:
+    """What is usual takes nothing away: only the moment of it is a gap."""
+    flown = fly("latency checkout > 250ms", usual=60.0, keep=30.0, after=0.0)
+    for _ in range(33):
+        flown.switch()
+        flown.time.pass_time(1)
+    [usual] = flown.dumps
+    assert flown.status()["held"] > 28
+    flown.mark("critpath:begin checkout 1")
+    flown.switch()
+    flown.time.pass_time(0.4)
+    flown.mark("critpath:end checkout 1")
+    flown.time.pass_time(1)
+    slow = flown.dumps[-1]
+    assert slow != usual
+    of_usual, of_slow = (read(place) for place in (usual, slow))
+    assert 28e9 < of_slow["end"] - of_slow["begin"] <= 30e9
+    # All of what was recorded in that time is there, in order, and the dump between is a gap.
+    assert of_slow["recorder"]["event_count"] == pytest.approx(50 * 30, abs=160)
+    assert critpath("verify", slow).returncode == 0
+    [gap] = [gap for gap in gaps_of(slow) if gap["why"] == "dump" and gap["end"] < of_slow["end"]]
+    assert gap["begin"] <= of_usual["end"] <= gap["end"]
+    # The next one has what came after it.
+    assert flown.status()["held"] < 2
+    flown.switch()
+    flown.time.pass_time(1)
+    flown.signal(USR1)
+    last = read(flown.dumps[-1])
+    assert last["begin"] >= of_slow["end"]
+    assert [p.name for p in flown.place.iterdir() if p.name.startswith(".")] == []
+
+
+def test_dumps_one_after_the_other_leave_nothing_out_and_refuse_none(
+    fly: Callable[..., Flown], critpath: Callable[..., Any]
+) -> None:
+    """What a dump costs is on an account of its own: the flight records on."""
+    flown = fly(overhead=0.01, memory=1 << 20)
+    for _ in range(30):
+        for _ in range(40):
+            flown.switch(20)
+            flown.time.pass_time(0.05)
+        assert critpath("dump", flown.place).returncode == 0
+    status = flown.status()
+    assert status["covers"] > 0.9
+    assert status["dumps"]["refused"] == {}
+    times = [(of["begin"], of["end"]) for of in map(read, flown.dumps)]
+    for (_, end), (begin, _) in itertools.pairwise(times):
+        assert 0 <= begin - end < 10_000_000
+
+
+def test_a_refusal_costs_nothing(fly: Callable[..., Flown], critpath: Callable[..., Any]) -> None:
+    """Where nothing was recorded nothing is closed, moved, or made."""
+    flown = fly()
+    calls = len(flown.kernel.calls)
+    assert critpath("dump", flown.place).returncode == 3
+    made = [call for call in flown.kernel.calls[calls:] if call[0] == "write"]
+    assert made == []
+    assert flown.flight._loop.windows <= 1
+    assert [p.name for p in flown.place.iterdir()] == ["flight.json"]
