@@ -1,9 +1,13 @@
-"""What others wrote: JSON that a small file would make a large one of, regular expressions."""
+"""What others wrote: files, JSON that a small file would make a large one of, patterns."""
 
 from __future__ import annotations
 
+import errno
 import json
-from collections.abc import Sequence
+import os
+import stat
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from critpath.errors import UsageError
@@ -16,6 +20,69 @@ LARGEST: Final = ROOM // 2  # bytes of one that is read at all
 # its place: a dict of one key, an empty text.
 _CONTAINER: Final = 240
 _ITEM: Final = 64
+
+
+def read_regular(
+    name: str | Path,
+    most: int,
+    *,
+    dir_fd: int | None = None,
+    owners: Collection[int] | None = None,
+    shared: bool = True,
+) -> bytes:
+    """Read a regular file, whole: never through a link, waiting for nobody, without others' end.
+
+    Parameters
+    ----------
+    name : str or Path
+        Only its last part must be no link.
+    most : int
+        Bytes that it may have.
+    dir_fd : int, optional
+        The directory that a relative name is in.
+    owners : collection of int, optional
+        Users of whom one has to own it.
+    shared : bool
+        Whether others than its owner may be able to write it.
+
+    Raises
+    ------
+    OSError
+        If it is anything else, with `strerror` to be shown; a name with a null character too.
+    """
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    try:
+        descriptor = os.open(name, flags, dir_fd=dir_fd)
+    except ValueError:
+        raise OSError(errno.EINVAL, "no name of a file", str(name)) from None
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            error.strerror = "a link"
+        raise
+    try:
+        about = os.fstat(descriptor)
+        if not stat.S_ISREG(about.st_mode):
+            raise OSError(errno.EINVAL, "no regular file", str(name))
+        if owners is not None and about.st_uid not in owners:
+            raise OSError(errno.EPERM, "another user's", str(name))
+        if not shared and about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise OSError(errno.EPERM, "others may write it", str(name))
+        with open(descriptor, "rb", closefd=False) as stream:
+            content = stream.read(most + 1)
+    finally:
+        os.close(descriptor)
+    if len(content) > most:
+        raise OSError(errno.EFBIG, f"larger than {most:,} bytes", str(name))
+    return content
+
+
+def read_object(name: str | Path, most: int, **how: Any) -> Mapping[str, Any]:
+    """Return the JSON object in a file that `read_regular` reads; empty where there is none."""
+    try:
+        found = load_json(read_regular(name, most, **how))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 class TooLargeError(ValueError):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import stat
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -29,7 +28,7 @@ from critpath.model.containers import (
     parse_group,
 )
 from critpath.units import safe_text
-from critpath.untrusted import load_json
+from critpath.untrusted import load_json, read_regular
 from critpath_record.dirfd import open_dir
 
 _LARGEST: Final = 16 << 20  # bytes of one file
@@ -323,14 +322,7 @@ def _read(place: Path, below: str) -> bytes:
         owners = {0, os.fstat(opened[0]).st_uid}
         for part in directories:
             opened.append(open_dir(part, dir_fd=opened[-1]))
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-        opened.append(os.open(name, flags, dir_fd=opened[-1]))
-        status = os.fstat(opened[-1])
-        if not stat.S_ISREG(status.st_mode) or status.st_uid not in owners:
-            return b""
-        with open(opened[-1], "rb", closefd=False) as stream:
-            content = stream.read(_LARGEST + 1)
-        return content if len(content) <= _LARGEST else b""
+        return read_regular(name, _LARGEST, dir_fd=opened[-1], owners=owners)
     except (OSError, ValueError):  # ValueError: a null character
         return b""
     finally:

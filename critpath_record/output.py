@@ -12,12 +12,12 @@ import shutil
 import stat
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from critpath.errors import CritpathError, UsageError
 from critpath.model import MANIFEST, MANIFEST_FORMAT
 from critpath.model.recording import HOSTS, HOSTS_FORMAT, MANIFEST_BYTES, NORMAL, SAMPLE
-from critpath.untrusted import load_json
+from critpath.untrusted import read_object
 from critpath_record.dirfd import (
     identity_of,
     open_dir,
@@ -359,7 +359,7 @@ def is_recording(name: str, parent: int) -> bool:
 
 def _is_set(directory: int, content: set[str]) -> bool:
     """Return whether a directory holds our list of hosts, and nothing that is not listed."""
-    document = _load(HOSTS, directory)
+    document = read_object(HOSTS, MANIFEST_BYTES, dir_fd=directory)
     if document.get("format") != HOSTS_FORMAT:
         return False
     listed = document.get("hosts")
@@ -370,18 +370,5 @@ def _is_set(directory: int, content: set[str]) -> bool:
 
 def _has_manifest(directory: int) -> bool:
     """Return whether a directory holds a manifest of ours, of any version."""
-    return str(_load(MANIFEST, directory).get("format", "")).startswith(_FAMILY)
-
-
-def _load(name: str, directory: int) -> dict[str, Any]:
-    """Read a document in a directory; empty where there is none."""
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    try:
-        with os.fdopen(os.open(name, flags, dir_fd=directory), "rb") as stream:
-            status = os.fstat(stream.fileno())
-            if not stat.S_ISREG(status.st_mode) or status.st_size > MANIFEST_BYTES:
-                return {}
-            document = load_json(stream.read(MANIFEST_BYTES))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return document if isinstance(document, dict) else {}
+    document = read_object(MANIFEST, MANIFEST_BYTES, dir_fd=directory)
+    return str(document.get("format", "")).startswith(_FAMILY)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from critpath.untrusted import read_object
 from critpath_marks.sessions import owner_of
 
 _ROOT: Final = Path("/run/critpath")
@@ -197,18 +198,7 @@ def registry_directory(*, create: bool = False) -> Path | None:
 
 
 def _read(place: Path, session: str) -> Entry | None:
-    try:
-        descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as stream:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                return None
-            document = json.loads(stream.read(_LONGEST))
-    except (OSError, ValueError, RecursionError):
-        return None
-    return _entry(session, document) if isinstance(document, dict) else None
-
-
-def _entry(session: str, document: dict[str, object]) -> Entry | None:
+    document = read_object(place, _LONGEST)
     directory, recorder, owner = (document.get(k) for k in ("directory", "recorder", "owner"))
     if not isinstance(directory, str) or not isinstance(recorder, str):
         return None

@@ -21,7 +21,7 @@ from critpath.incidents.dumps import NAME
 from critpath.incidents.usual import DIRECTORY
 from critpath.report.document import load_document, to_json, to_plain
 from critpath.units import safe_text
-from critpath.untrusted import LARGEST, load_json
+from critpath.untrusted import LARGEST, load_json, read_regular
 
 INCIDENT, COMPARISON, PAGE = "incident.json", "comparison.json", "page.html"
 STATE: Final = "state.json"
@@ -100,16 +100,9 @@ def _load(file: Path, most: int) -> Document:
 
 def _read(file: Path, most: int) -> bytes:
     try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as stream:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise UnreadableError(f"{file}: no file", "remove it")
-            content = stream.read(most + 1)
+        return read_regular(file, most)
     except OSError as error:
         raise UnreadableError(f"{file}: {error.strerror or error}", "remove it") from None
-    if len(content) > most:
-        raise UnreadableError(f"{file}: larger than {most:,} bytes", "remove it")
-    return content
 
 
 def load_state(directory: Path) -> LookingState | None:

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import errno
 import json
-import os
 import re
-import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -38,7 +36,7 @@ from critpath.model.signatures import (
     Entry,
 )
 from critpath.units import safe_text
-from critpath.untrusted import load_json
+from critpath.untrusted import load_json, read_regular
 
 STORE_FORMAT: Final = "critpath/known/1"
 ENTRY_FORMAT: Final = "critpath/known-entry/1"
@@ -217,22 +215,14 @@ def _listed(directory: Path) -> list[Path]:
 
 def _load(file: Path, path: Path) -> Mapping[str, Any]:
     try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        content = read_regular(file, _LARGEST)
     except OSError as error:
         if file.name == "known.json" and error.errno in {errno.ENOENT, errno.ENOTDIR}:
             raise UnreadableError(
                 f"{path}: no store of known signatures",
                 f"make one: critpath known add {path} SOURCE --label NAME",
             ) from error
-        what = "a link" if error.errno == errno.ELOOP else (error.strerror or str(error))
-        raise UnreadableError(f"{file}: {what}", _DO) from error
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise UnreadableError(f"{file}: no regular file", _DO)
-    with os.fdopen(descriptor, "rb") as stream:
-        content = stream.read(_LARGEST + 1)
-    if len(content) > _LARGEST:
-        raise UnreadableError(f"{file}: larger than {_LARGEST >> 20} MiB", _DO)
+        raise UnreadableError(f"{file}: {error.strerror or error}", _DO) from error
     try:
         parts = msgspec.structs.asdict(msgspec.json.decode(content, type=_File))
         found = {

@@ -8,7 +8,6 @@ written, or not the user's own, is not there.  Without it everything works, slow
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from critpath.signatures.drift import Calibration, Corpus, calibrate
 from critpath.signatures.weights import find_quiet
 from critpath.text import known as words
 from critpath.units import NS_PER_S
+from critpath.untrusted import read_regular
 
 _WORTH_KEEPING: Final = 4_000  # technical: documents: judging as many takes longer than a start
 _MOST: Final = 16  # technical: files: a few stores, each for what few sets of events have in common
@@ -226,17 +226,10 @@ def load_derived(key: str) -> F64 | None:
     place = _directory()
     if place is None:
         return None
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        descriptor = os.open(place / key, flags)
+        content = read_regular(place / key, _LARGEST, owners={os.geteuid()}, shared=False)
     except OSError:
         return None
-    with os.fdopen(descriptor, "rb") as stream:
-        about = os.fstat(descriptor)
-        own = about.st_uid == os.geteuid() and not about.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-        if not own or not stat.S_ISREG(about.st_mode) or about.st_size > _LARGEST:
-            return None
-        content = stream.read(_LARGEST)
     if len(content) % 8 or content[:_HASH] != _hash(key, content[_HASH:]):
         return None
     return np.frombuffer(content, np.float64, offset=_HASH)

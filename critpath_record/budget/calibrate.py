@@ -18,7 +18,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from critpath.untrusted import load_json
+from critpath.untrusted import read_object
 from critpath_record._pulse import measure_calls, measure_turns
 from critpath_record.budget.control import SOFT, TRACING_ON, TRACKER, Costs
 from critpath_record.budget.loop import Gate
@@ -177,21 +177,6 @@ def estimate(
     return each, error / each if each > 0 else 1.0
 
 
-def _load(directory: int, name: str) -> dict[str, Any]:
-    """Return what a file of a directory has, nothing if it is a link, damaged or foreign."""
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    try:
-        descriptor = os.open(name, flags, dir_fd=directory)
-        with os.fdopen(descriptor, "rb") as stream:
-            about = os.fstat(descriptor)
-            if about.st_uid != os.geteuid() or not stat.S_ISREG(about.st_mode):
-                return {}
-            found = load_json(stream.read(_LARGEST))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
 @contextlib.contextmanager
 def _directory(place: Path) -> Iterator[int]:
     """Open a directory of one's own, in which nobody else can write; OSError else."""
@@ -205,11 +190,15 @@ def _directory(place: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
+def _read_all(place: Path, directory: int) -> Mapping[str, Any]:
+    return read_object(place.name, _LARGEST, dir_fd=directory, owners={os.geteuid()})
+
+
 def _read(place: Path, key: str) -> Costs | None:
     """Return what was measured in the last 30 days."""
     try:
         with _directory(place.parent) as directory:
-            found = _load(directory, place.name)[key]
+            found = _read_all(place, directory)[key]
         if not 0 <= time.time() - found["at"] < _DAYS * 86_400:
             return None
         events = {name: float(found["events"][name]) for name in TABLE.events}
@@ -225,7 +214,7 @@ def _write(place: Path, key: str, costs: Costs) -> None:
     place.parent.mkdir(mode=0o755, parents=os.geteuid() != 0, exist_ok=True)
     with _directory(place.parent) as directory:
         entry = {"at": int(time.time()), "events": dict(costs.events), "interval": costs.interval}
-        kept = dict([*_load(directory, place.name).items()][-20:]) | {key: entry}
+        kept = dict([*_read_all(place, directory).items()][-20:]) | {key: entry}
         unfinished = f".{place.name}.{secrets.token_hex(8)}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(unfinished, flags, 0o644, dir_fd=directory)

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from critpath.errors import CritpathError, UsageError
 from critpath.units import safe_text
+from critpath.untrusted import read_object
 from critpath_record.dirfd import open_dir
 from critpath_record.flight.dumps import HELD, find_dumps, remove_gone
 from critpath_record.ftrace import raw as raws
@@ -143,21 +144,11 @@ def listen(lock: Path) -> Iterator[socket.socket]:
         path.unlink(missing_ok=True)
 
 
-def _read(path: Path) -> dict[str, Any]:
-    with contextlib.suppress(OSError, ValueError, RecursionError):
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as stream:
-            document = json.loads(stream.read(_LONGEST))
-        if isinstance(document, dict):
-            return document
-    return {}
-
-
 def _locks() -> Iterator[tuple[Path, dict[str, Any]]]:
     place = registry_directory()
     for path in sorted(place.glob(f"{_PREFIX}*")) if place else ():
         if path.suffix != _SOCKET:
-            yield path, _read(path)
+            yield path, read_object(path, _LONGEST)
 
 
 @dataclass(frozen=True)
@@ -225,7 +216,7 @@ def _remove(path: Path, of: Mapping[str, Any]) -> None:
         return
     try:
         directory = Path(str(of.get("directory")))
-        state = _read(directory / STATE)
+        state = read_object(directory / STATE, _LONGEST)
         with contextlib.suppress(OSError):
             if state.get("session") == of.get("session") and not directory.is_symlink():
                 for unfinished in directory.glob(f".{STATE}.*"):
