@@ -28,6 +28,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parent)]
 import declared  # noqa: E402
 import examples  # noqa: E402
 import measured  # noqa: E402
+import running_as_root  # noqa: E402
 import transcripts  # noqa: E402
 from reference import (  # noqa: E402
     calls,
@@ -166,6 +167,13 @@ def parameters() -> str:
     return between(declared.PAGE.read_text(encoding="utf-8"), "parameters", declared.tables())
 
 
+def security() -> str:
+    """Return docs/security.md with every file that is loaded as root."""
+    return between(
+        running_as_root.PAGE.read_text(encoding="utf-8"), "root", running_as_root.table()
+    )
+
+
 def evaluation() -> dict[Path, str]:
     """Return the pages of docs/evaluation with their tables as the results have them."""
     return measured.pages()
@@ -300,6 +308,7 @@ def texts() -> None:
     NEXT.write_text(what_next(), encoding="utf-8")
     DECIDES.write_text(how_it_decides(), encoding="utf-8")
     declared.PAGE.write_text(parameters(), encoding="utf-8")
+    running_as_root.PAGE.write_text(security(), encoding="utf-8")
     JSON.write_text(json_reference(), encoding="utf-8")
     examples.PAGE.write_text(examples.page(), encoding="utf-8")
     for page, text in evaluation().items():

@@ -1,7 +1,8 @@
 """critpath that notes what it does: ``python with_audit.py LOG record ...``.
 
-LOG gets a JSON list a line: every module that is imported, file that is opened to be
-written, program that is run, change of a name, owner or mode, socket and foreign library.
+LOG gets a JSON list a line: every module that is imported, or at the end is loaded, file that
+is opened to be written, program that is run, change of a name, owner or mode, socket and foreign
+library.
 """
 
 from __future__ import annotations
@@ -31,6 +32,17 @@ def note(event, arguments):
     os.write(log, (json.dumps([event, *map(str, shown)]) + "\n").encode())
 
 
+own, leave = os.getpid(), os._exit
+
+
+def note_modules(code):
+    if os.getpid() == own:
+        for name in sorted(sys.modules):
+            os.write(log, (json.dumps(["loaded", name]) + "\n").encode())
+    leave(code)
+
+
+os._exit = note_modules
 sys.addaudithook(note)
 
 from critpath.commands import entry  # noqa: E402 - it is to be seen what this imports

@@ -126,6 +126,14 @@ def test_columns_of_segments_are_the_declared_ones(renew):
     assert shown == renew.exports(), "run make docs"
 
 
+def test_every_file_of_the_recorder_is_listed_with_why_it_is_loaded_as_root(renew):
+    shown = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    assert shown == renew.security(), "run make docs"
+    rows = re.findall(r"^\| `(critpath\S+)` \| (.*) \|$", shown, re.MULTILINE)
+    assert len(rows) > 100
+    assert [file for file, why in rows if not why or not (ROOT / file).is_file()] == []
+
+
 def test_the_kinds_of_causes_are_the_catalogues(renew):
     shown = (ROOT / "docs" / "what-next.md").read_text(encoding="utf-8")
     assert shown == renew.what_next(), "run make docs"
@@ -352,7 +360,7 @@ def prose_of(page: Path) -> str:
     """Return a page without what programs print or run, and what is made of declarations."""
     text = page.read_text(encoding="utf-8")
     text = re.sub(
-        r"<!-- (causes|numbers|parameters) -->.*?<!-- end of \1 -->", "", text, flags=re.DOTALL
+        r"<!-- (causes|numbers|parameters|root) -->.*?<!-- end of \1 -->", "", text, flags=re.DOTALL
     )
     return re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -66,6 +67,34 @@ def audit(request, tmp_path_factory):
     return [tuple(json.loads(line)) for line in (place / "log").read_text().splitlines()]
 
 
+def listed_files() -> dict[str, set[str]]:
+    """Return the modules that docs/security.md lists, by when it says that they are loaded."""
+    page = (Path(__file__).resolve().parents[3] / "docs" / "security.md").read_text("utf-8")
+    found: dict[str, set[str]] = {}
+    row = re.compile(r"^\| (?:\*\*(.+?)\*\*|`(critpath\S+)\.\w+`) \|", re.MULTILINE)
+    for when, file in row.findall(page):
+        if when:
+            rows = found.setdefault(when, set())
+        else:
+            rows.add(file.replace("/", "."))
+    return found
+
+
+def test_what_is_loaded_is_listed(audit, request):
+    """No file is loaded that docs/security.md does not name, and none is named in vain."""
+    way, listed = request.node.callspec.params["audit"], listed_files()
+    named = set().union(*listed.values())
+    packages = {name.rpartition(".")[0] for name in named} | {"critpath.read", "critpath.schema"}
+    ours = re.compile(r"critpath(_record)?\.")
+    loaded = {event[1] for event in audit if event[0] == "loaded" and ours.match(event[1])}
+    beside = {"critpath.commands.doctor", "critpath.commands.sources", "critpath.report"}
+    assert {name for name in loaded - packages if not name.startswith((*beside,))} <= named
+    if way == "record":
+        without = {when for when in listed if when.startswith("with ")}
+        rare = set().union(*(listed[when] for when in without))
+        assert sorted(loaded - packages) == sorted(named - rare)
+
+
 def test_what_is_imported(audit, request):
     """A list by parts: what is not here cannot be attacked while critpath is root."""
     names = {event[1] for event in audit if event[0] == "import"}
@@ -77,7 +106,6 @@ def test_what_is_imported(audit, request):
         "doors",
         "errors",
         "model",
-        "record",
         "schema",
         "stats",
         "units",
@@ -87,7 +115,9 @@ def test_what_is_imported(audit, request):
     # What a budget's account compares, and nothing of what judges.
     assert {n for n in names if n.startswith("critpath.stats.")} <= {"critpath.stats.medians"}
     foreign = (
-        {n.split(".")[0] for n in names} - sys.stdlib_module_names - {"critpath", "critpath_marks"}
+        {n.split(".")[0] for n in names}
+        - sys.stdlib_module_names
+        - {"critpath", "critpath_marks", "critpath_record"}
     )
     # Python's own `copy` looks whether it runs in Java; doctor's answer is a table.
     assert foreign <= {"org", "numpy" if counting else "rich"}

@@ -1,0 +1,85 @@
+"""The table of docs/security.md: each file that `critpath record` loads as root, and why."""  # noqa: INP001
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+PAGE: Final = ROOT / "docs" / "security.md"
+# Files of the recorder that a recording of a command does not load, and what does.
+ONLY_WITH: Final = {
+    "`critpath record --always`": (
+        *("flight/live.py", "flight/memory.py", "flight/service.py", "flight/triggers.py"),
+        *("flight/_requests.pyx", "flight/kinds.py"),
+    ),
+    "`critpath doctor --deep`": ("trials.py",),
+    "`critpath ab`, which executes commands as the user": ("slots.py",),
+    "`--stacks`": (
+        *("stacks/perf.py", "stacks/events.py", "stacks/samples.py", "stacks/interpreters.py"),
+        "stacks/_sampler.pyx",
+    ),
+    "`--files`": ("stacks/files.py", "stacks/descriptors.py"),
+    "`--stacks` and `--files`, and as the user alone it does what its line says": (
+        "stacks/unwind.py",
+    ),
+    "`critpath doctor`, `--stacks` and `--files`": ("preflight.py",),
+}
+# What it loads of the rest.  The last ones, with numpy, only when a trace is written, to count
+# what is in it.
+BESIDE: Final = (
+    *("commands/declared.py", "commands/output.py", "commands/overview.py", "commands/parser.py"),
+    *("commands/record.py", "commands/recorded.py", "commands/settings.py", "doors.py"),
+    *("errors.py", "units.py", "untrusted.py", "model/containers.py", "model/recording.py"),
+    *("schema/environment.py", "schema/ways.py", "schema/parameters/ab.py"),
+    *("schema/parameters/budget.py", "schema/parameters/shared.py", "stats/medians.py"),
+)
+COUNTING: Final = (
+    *("model/clocks.py", "model/events.py", "model/gaps.py", "model/requests.py"),
+    *("model/table.py", "schema/kinds.py", "read/_decode.pyx", "read/_merge.pyx"),
+    *("read/clocks.py", "read/compiled_trace.py", "read/hosts.py", "read/losses.py"),
+    *("read/manifest.py", "read/metadata/layout.py", "read/metadata/lexer.py"),
+    *("read/metadata/load.py", "read/metadata/schema.py", "read/metadata/tsdl.py"),
+    *("read/metadata/tsdl_types.py", "read/packets.py", "read/program.py", "read/recording.py"),
+    *("read/records.py", "read/selection.py", "read/streaming.py", "read/streams.py"),
+    "read/traces.py",
+)
+
+
+def module_of(file: str) -> str:
+    """Return what Python calls a file."""
+    return file.rpartition(".")[0].replace("/", ".")
+
+
+def recorder_files() -> list[str]:
+    """Return the recorder's files that Python loads, from its folder on."""
+    house = ROOT / "critpath_record"
+    found = (p for p in house.rglob("*") if p.suffix in {".py", ".pyx"} and p.stem != "__init__")
+    return sorted(p.relative_to(house).as_posix() for p in found)
+
+
+def table() -> str:
+    """Return the rows, by when a file is loaded."""
+    seldom = [file for files in ONLY_WITH.values() for file in files]
+    always = [f"critpath_record/{file}" for file in recorder_files() if file not in seldom]
+    lines = ["| file | what it is there for |", "|---|---|"]
+    lines += _rows("always", always)
+    lines += _rows("always, of what others use too", [f"critpath/{file}" for file in BESIDE])
+    for when, files in ONLY_WITH.items():
+        lines += _rows(f"with {when}", [f"critpath_record/{file}" for file in files])
+    counting = "when a trace is written, with numpy: what is in it is counted"
+    lines += _rows(counting, [f"critpath/{file}" for file in COUNTING])
+    return "\n".join(lines)
+
+
+def _rows(when: str, files: list[str]) -> list[str]:
+    return [f"| **{when}** | |", *(f"| `{file}` | {_why(ROOT / file)} |" for file in files)]
+
+
+def _why(file: Path) -> str:
+    """Return the first sentence of a file's docstring."""
+    text = file.read_text(encoding="utf-8")
+    found = re.search(r'^"""(.+?)(?:"""|\n\n)', text, re.DOTALL | re.MULTILINE)
+    words = " ".join(found[1].split()) if found else ""
+    return re.split(r"(?<=[a-z)`])\. ", words)[0].rstrip(".").replace("|", "\\|").replace("``", "`")
