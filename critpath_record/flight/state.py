@@ -144,7 +144,7 @@ def listen(lock: Path) -> Iterator[socket.socket]:
         path.unlink(missing_ok=True)
 
 
-def _locks() -> Iterator[tuple[Path, dict[str, Any]]]:
+def _locks() -> Iterator[tuple[Path, Mapping[str, Any]]]:
     place = registry_directory()
     for path in sorted(place.glob(f"{_PREFIX}*")) if place else ():
         if path.suffix != _SOCKET:

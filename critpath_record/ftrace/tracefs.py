@@ -301,7 +301,7 @@ class Instance:
 # Waits in the instance's directory for a line, or for the end of the process that writes it.
 # The buffers stay: what is in them belongs to the recording.
 _SCRIPT: Final = (
-    "trap '' HUP INT QUIT TERM; read -r _ && exit; echo 0 >tracing_on; : >set_event; "
+    "trap '' HUP INT QUIT TERM USR1 USR2; read -r _ && exit; echo 0 >tracing_on; : >set_event; "
     'for place; do umount -l "$place"; done'
 )
 _PATIENCE: Final = 5.0  # s

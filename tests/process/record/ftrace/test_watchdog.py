@@ -14,11 +14,18 @@ from critpath_record.ftrace.tracefs import TracingWatchdog
 
 # A recorder that is killed, or dismisses who watches; it says when that one is there.
 RECORDER = textwrap.dedent("""
-    import os, sys
+    import os, signal, sys
     from pathlib import Path
     from critpath_record.ftrace import tracefs
     watch = tracefs.TracingWatchdog(tracefs.Instance(Path(sys.argv[1])))
     if sys.argv[2] == "killed":
+        # What a service manager sends to all processes of a unit is meant for the recorder.
+        pid, ignored = watch._process.pid, 0
+        while not ignored >> signal.SIGTERM - 1 & 1:  # until it has begun
+            status = Path(f"/proc/{pid}/status").read_text()
+            ignored = int(status.partition("SigIgn:")[2].split()[0], 16)
+        for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM):
+            os.kill(pid, number)
         os.kill(os.getpid(), 9)
     watch.dismiss()
 """)
