@@ -133,10 +133,7 @@ def _find_own() -> list[Leftover]:
 def remove_leftovers(report: Callable[[Leftover, CritpathError | None], None]) -> bool:
     """Remove everything that dead recorders left; return whether all of it is gone.
 
-    Parameters
-    ----------
-    report : callable
-        Called once for each leftover, with the error if it could not be removed.
+    `report`: called once for each leftover, with the error if it could not be removed.
     """
     remove_unfinished_entries()
     if not find_leftovers():  # spares the wait for the lock

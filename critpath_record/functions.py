@@ -69,10 +69,7 @@ _CODE: Final = (declare_integer("code", 4, signed=False),)
 def with_agent(command: Sequence[str]) -> tuple[str, ...]:
     """Return a command with the agent before what its Python runs.
 
-    Raises
-    ------
-    UsageError
-        If it is no Python, or what it runs is not sure.
+    Raises UsageError if it is no Python, or what it runs is not sure.
     """
     name = command[0].rpartition("/")[2]
     options, rest = split_python(command[1:])
@@ -90,10 +87,7 @@ def with_agent(command: Sequence[str]) -> tuple[str, ...]:
 def check_python(program: Executable, user: User | None) -> None:
     """Ask the command's Python for its version.
 
-    Raises
-    ------
-    UsageError
-        If it is older than what can be recorded.
+    Raises UsageError if it is older than what can be recorded.
     """
     whose: dict[str, Any] = {}
     if user is not None:
@@ -182,12 +176,8 @@ class FunctionFiles(Source):
 def convert_functions(directory: Path, span: tuple[int, int]) -> tuple[str, ...]:
     """Make a trace and ``functions.json`` of what agents wrote, if they did; return warnings.
 
-    Parameters
-    ----------
-    directory : Path
-        Of the recording, whose ``trace`` is there.
-    span : tuple of int
-        Its begin and end (ns): what was noted outside is left out.
+    `directory`: of the recording, whose ``trace`` is there.  `span`: its begin and end (ns): what
+    was noted outside is left out.
     """
     place = directory / RAW
     try:

@@ -75,10 +75,7 @@ def list_runtimes(root: Path = Path("/")) -> list[Path]:
 class GroupNames:
     """Names control groups, and keeps what was found: at each look it knows more.
 
-    Parameters
-    ----------
-    root : Path
-        Of the machine's files.
+    `root`: of the machine's files.
     """
 
     def __init__(self, root: Path = Path("/")) -> None:

@@ -272,10 +272,7 @@ def write_manifest(directory: Path, manifest: Manifest) -> None:
 def read_manifest(directory: Path) -> Manifest:
     """Read a recording's manifest.
 
-    Raises
-    ------
-    UnreadableError
-        If there is none, or it is malformed.
+    Raises UnreadableError if there is none, or it is malformed.
     """
     place = directory / MANIFEST
     try:
@@ -381,11 +378,7 @@ def host_facts(*, network: bool) -> Mapping[str, object]:
 def end_facts(manifest: Manifest, samples: list[tuple[int, int]]) -> Manifest:
     """Note of a recording that ends what its host and its clock are like now.
 
-    Parameters
-    ----------
-    manifest : Manifest
-    samples : list of (int, int)
-        The trace's time and time since the epoch, taken at one moment (ns).
+    `samples`: the trace's time and time since the epoch, taken at one moment (ns).
     """
     now, then = clock_quality(), manifest.clock
     errors = [x for x in (now.get("error_ns"), then.get("error_ns")) if isinstance(x, int)]

@@ -33,21 +33,12 @@ _ROOM: Final = 300 * 2**20  # bytes that should be free
 
 @dataclass
 class OutputDirectory:
-    """The output directory, from the check to the finished recording.
+    """The output directory, from the check to the finished recording."""
 
-    Attributes
-    ----------
-    target : Path
-        What the user named.
-    building : Path
-        Where the recording is written: ``target``, or a sibling if ``target`` is replaced.
-    identity : tuple of int
-        Device and inode of ``building`` once it is made.
-    """
-
-    target: Path
+    target: Path  # what the user named
+    # Where the recording is written: ``target``, or a sibling if ``target`` is replaced.
     building: Path
-    identity: tuple[int, int] = (0, 0)
+    identity: tuple[int, int] = (0, 0)  # device and inode of ``building`` once it is made
     _was_there: bool = False
     _owner: tuple[int, int] | None = None  # of one that was there, while it is ours
     _parent_fd: int = -1

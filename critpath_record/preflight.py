@@ -37,29 +37,18 @@ _SLOW_CLOCKS: Final = ("hpet", "acpi_pm", "jiffies", "refined-jiffies", "pit")
 
 @dataclass(frozen=True)
 class Preflight:
-    """What a machine can record.
+    """What a machine can record."""
 
-    Attributes
-    ----------
-    recorders : mapping
-        For each recorder, what it lacks here, in the order that ``auto`` tries them.
-    obstacles : tuple of Requirement
-        What concerns every recorder.
-    host : mapping
-        Facts, as JSON has them: ``kernel``, ``machine``, ``cpus``, ``clocksource``,
-        ``lockdown``, ``python``, ``user``, ``pid_namespace``, ``container``,
-        ``free_bytes``.
-    ways : mapping
-        By which way requests of servers can be found in what each recorder records here
-        (`critpath.schema.ways.way_of_requests`).
-    counting : mapping
-        What the kernel offers to count by, to root; empty for others.
-    """
-
+    # For each recorder, what it lacks here, in the order that ``auto`` tries them.
     recorders: Mapping[str, tuple[Requirement, ...]]
-    obstacles: tuple[Requirement, ...]
+    obstacles: tuple[Requirement, ...]  # what concerns every recorder
+    # Facts, as JSON has them: ``kernel``, ``machine``, ``cpus``, ``clocksource``, ``lockdown``,
+    # ``python``, ``user``, ``pid_namespace``, ``container``, ``free_bytes``.
     host: Mapping[str, object]
+    # By which way requests of servers can be found in what each recorder records here
+    # (`critpath.schema.ways.way_of_requests`).
     ways: Mapping[str, str] = field(default_factory=dict)
+    # What the kernel offers to count by, to root; empty for others.
     counting: Mapping[str, bool] = field(default_factory=dict)
 
     @staticmethod

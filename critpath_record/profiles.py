@@ -28,25 +28,15 @@ WITHOUT: Final = "critpath-without"
 
 @dataclass(frozen=True)
 class ProfileEvents:
-    """What a profile records of the kernel.
+    """What a profile records of the kernel."""
 
-    Attributes
-    ----------
-    tracepoints, syscalls : tuple of str
-        LTTng's names, in the file's order; ``*`` stands for any text.
-    contexts : tuple of str
-        As LTTng names them when it adds them: ``pid``, ``procname``.
-    replaced : tuple of str
-        Tracepoints of which a tracer may lack one: then it records ``substitutes`` too.
-    substitutes : tuple of (tuple of str, tuple of str)
-        Tracepoints and system calls.
-    """
-
+    # LTTng's names, in the file's order; ``*`` stands for any text.
     tracepoints: tuple[str, ...]
     syscalls: tuple[str, ...] = ()
-    contexts: tuple[str, ...] = ()
+    contexts: tuple[str, ...] = ()  # as LTTng names them when it adds them: ``pid``, ``procname``
+    # Tracepoints of which a tracer may lack one: then it records ``substitutes`` too.
     replaced: tuple[str, ...] = ()
-    substitutes: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+    substitutes: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())  # tracepoints and system calls
 
     def for_tracer(self, available: Collection[str]) -> ProfileEvents:
         """Return what a tracer with these events records, by LTTng's names."""

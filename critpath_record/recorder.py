@@ -21,10 +21,7 @@ class UnfinishedError(CritpathError):
 
     Nothing is left in the tracer; ``finish_killed`` of the recorder's module makes the trace.
 
-    Attributes
-    ----------
-    end : int
-        When recording ended (ns); 0 if unknown.
+    `end`: when recording ended (ns); 0 if unknown.
     """
 
     def __init__(self, what: str, do: str, end: int = 0) -> None:
@@ -39,60 +36,32 @@ LABELS_FROM: Final = ("bytes", "bytes,traceparent")
 
 @dataclass(frozen=True)
 class RecorderSettings:
-    """What a recorder is asked to do.
+    """What a recorder is asked to do."""
 
-    Attributes
-    ----------
-    session : str
-        From `critpath_record.sessions.new_session_name`; everything it makes outside
-        ``directory`` carries this name.
-    directory : Path
-        The recording's directory, which exists, holds at most the manifest and belongs
-        to root or the user; the recorder puts the trace into ``directory / "trace"``.
-    profile : str
-        A file of ``lttng-sessions/`` without its suffix.
-    buffer_bytes : int
-        Per CPU; 0 for the recorder's own choice.
-    trace_format : str
-        ``ctf-1.8`` or ``ctf-2`` (LTTng 2.15 and later only).
-    keep_raw : bool
-        Keep what the trace was converted from.
-    fd_directory : Path, optional
-        The same directory through a descriptor of this process (`critpath_record.dirfd`):
-        what this process writes stays in it even if its name is exchanged.
-    mark_users : tuple of int
-        Uids whose programs may mark executions though they may not trace; -1 for all.
-    marks_required : bool
-        Whether these were asked for, so that it is an error if they cannot.
-    command_uid : int
-        Whom the command runs as.
-    labels_from : str
-        Of `LABELS_FROM`; "" for nothing.
-    budget : Budget, optional
-        What recording may cost; None for all that it does.
-    runs : bool
-        Under a budget, runs of a command are recorded whole or not at all.
-    longest : float
-        Under a budget, s after which an execution of a program is given up; 0 for the usual.
-    counts : CountsRequest, optional
-        What is counted besides.
-    """
-
+    # From `critpath_record.sessions.new_session_name`; everything it makes outside ``directory``
+    # carries this name.
     session: str
+    # The recording's directory, which exists, holds at most the manifest and belongs to root or the
+    # user; the recorder puts the trace into ``directory / "trace"``.
     directory: Path
-    profile: str = "minimal"
-    buffer_bytes: int = 0
-    trace_format: str = "ctf-1.8"
-    keep_raw: bool = False
+    profile: str = "minimal"  # a file of ``lttng-sessions/`` without its suffix
+    buffer_bytes: int = 0  # per CPU; 0 for the recorder's own choice
+    trace_format: str = "ctf-1.8"  # ``ctf-1.8`` or ``ctf-2`` (LTTng 2.15 and later only)
+    keep_raw: bool = False  # keep what the trace was converted from
+    # The same directory through a descriptor of this process (`critpath_record.dirfd`): what this
+    # process writes stays in it even if its name is exchanged.
     fd_directory: Path | None = None
+    # Uids whose programs may mark executions though they may not trace; -1 for all.
     mark_users: tuple[int, ...] = ()
+    # Whether these were asked for, so that it is an error if they cannot.
     marks_required: bool = False
-    command_uid: int = 0
-    labels_from: str = ""
-    budget: Budget | None = None
-    runs: bool = False
+    command_uid: int = 0  # whom the command runs as
+    labels_from: str = ""  # of `LABELS_FROM`; "" for nothing
+    budget: Budget | None = None  # what recording may cost; None for all that it does
+    runs: bool = False  # under a budget, runs of a command are recorded whole or not at all
+    # Under a budget, s after which an execution of a program is given up; 0 for the usual.
     longest: float = 0.0
-    counts: CountsRequest | None = None
+    counts: CountsRequest | None = None  # what is counted besides
 
     @property
     def write_directory(self) -> Path:
@@ -102,65 +71,35 @@ class RecorderSettings:
 
 @dataclass(frozen=True)
 class Requirement:
-    """Something that recording needs and this machine lacks.
+    """Something that recording needs and this machine lacks."""
 
-    Attributes
-    ----------
-    name : str
-        Short and stable, for scripts: ``root``, ``tracefs``, ``lttng-modules``.
-    what, do : str
-        One line each: what is missing, and how to fix it, as a command where possible.
-    fatal : bool
-        Whether recording is impossible without it.
-    """
-
-    name: str
+    name: str  # short and stable, for scripts: ``root``, ``tracefs``, ``lttng-modules``
+    # One line each: what is missing, and how to fix it, as a command where possible.
     what: str
     do: str
-    fatal: bool = True
+    fatal: bool = True  # whether recording is impossible without it
 
 
 @dataclass(frozen=True)
 class Leftover:
-    """Something that a dead recorder left behind.
+    """Something that a dead recorder left behind."""
 
-    Attributes
-    ----------
-    kind : str
-        ``instance``, ``option``, ``session``, ``daemon``, ``process``, ``recording``,
-        ``directory``.
-    name : str
-    session : str
-        The session it belongs to.
-    remove : callable
-        Removes or finishes it; raises CritpathError if that fails.
-    """
-
+    # ``instance``, ``option``, ``session``, ``daemon``, ``process``, ``recording``, ``directory``.
     kind: str
     name: str
-    session: str
-    remove: Callable[[], None]
+    session: str  # the session it belongs to
+    remove: Callable[[], None]  # removes or finishes it; raises CritpathError if that fails
 
 
 @dataclass(frozen=True)
 class CountsRequest:
-    """What is counted beside what is recorded.
+    """What is counted beside what is recorded."""
 
-    Attributes
-    ----------
-    interval : int
-        Between two lines (ns).
-    events : str
-        Of `critpath_record.counts.events.EVENT_SETS`.
-    scope : str
-        ``command``, ``machine``, or a control group's path or name; "" for the obvious one.
-    functions : tuple of str
-        Kernel functions that are counted besides, as patterns with ``*``.
-    """
-
-    interval: int
-    events: str = "minimal"
+    interval: int  # between two lines (ns)
+    events: str = "minimal"  # of `critpath_record.counts.events.EVENT_SETS`
+    # ``command``, ``machine``, or a control group's path or name; "" for the obvious one.
     scope: str = ""
+    # Kernel functions that are counted besides, as patterns with ``*``.
     functions: tuple[str, ...] = ()
 
 
@@ -190,84 +129,40 @@ BESIDE: Final = ("gaps.jsonl", "selected.jsonl", "functions.json")
 
 @dataclass(frozen=True)
 class RecordRequest:
-    """What to record.
-
-    Attributes
-    ----------
-    output : Path
-    commands : tuple of tuple of str
-        None for the whole machine, one, or two that are recorded in alternation.
-    version : str
-        Of critpath.
-    runs, warmup : int
-        Of each command: recorded, and before tracing begins.
-    prepare : str
-        Line for ``/bin/sh`` before every run, "" for nothing.
-    timeout : float
-        Seconds a run may last, 0 for no limit.
-    duration : float
-        Seconds to record the whole machine, 0 until a signal.
-    recorder : str
-        ``auto`` or a name of `critpath_record.recorder.RECORDERS`.
-    profile : str
-    execution : str
-        For the manifest; "" for the obvious one.
-    container : str
-        Name of a container, "" for none.
-    buffer_bytes : int
-        Per CPU, 0 for the recorder's choice.
-    trace_format : str
-    marks_from : str
-        Users whose programs may mark, separated by commas; ``all``, ``none``, or "" for who
-        called sudo.
-    keep_raw, as_root, force : bool
-    probe : bool
-        Measure how fast the machine is meanwhile.
-    order : str
-        Of the runs of two commands, such as ``ABBABAAB``; "" to draw it.
-    labels_from : str
-        Of `LABELS_FROM`; "" for nothing.
-    show_output : bool
-        Commands' output goes where critpath's goes.
-    budget : Budget, optional
-        What recording may cost.
-    functions : bool
-        Record the functions of the command, which is a Python.
-    counts : CountsRequest, optional
-        What is counted besides.
-    stacks : tuple of str
-        Of `critpath_record.stacks.sources.SOURCES`: what takes stacks besides.
-    scope : str
-        Of whose threads: as in `CountsRequest`.
-    """
+    """What to record."""
 
     output: Path
+    # None for the whole machine, one, or two that are recorded in alternation.
     commands: tuple[tuple[str, ...], ...]
-    version: str
+    version: str  # of critpath
+    # Of each command: recorded, and before tracing begins.
     runs: int = 1
     warmup: int = 0
-    prepare: str = ""
-    timeout: float = 0.0
-    duration: float = 0.0
-    recorder: str = "auto"
+    prepare: str = ""  # line for ``/bin/sh`` before every run, "" for nothing
+    timeout: float = 0.0  # seconds a run may last, 0 for no limit
+    duration: float = 0.0  # seconds to record the whole machine, 0 until a signal
+    recorder: str = "auto"  # ``auto`` or a name of `critpath_record.recorder.RECORDERS`
     profile: str = "minimal"
-    execution: str = ""
-    container: str = ""
-    buffer_bytes: int = 0
+    execution: str = ""  # for the manifest; "" for the obvious one
+    container: str = ""  # name of a container, "" for none
+    buffer_bytes: int = 0  # per CPU, 0 for the recorder's choice
     trace_format: str = "ctf-1.8"
+    # Users whose programs may mark, separated by commas; ``all``, ``none``, or "" for who called
+    # sudo.
     marks_from: str = ""
     keep_raw: bool = False
     as_root: bool = False
     force: bool = False
-    probe: bool = True
-    order: str = ""
-    labels_from: str = ""
-    show_output: bool = True
-    budget: Budget | None = None
-    functions: bool = False
-    counts: CountsRequest | None = None
+    probe: bool = True  # measure how fast the machine is meanwhile
+    order: str = ""  # of the runs of two commands, such as ``ABBABAAB``; "" to draw it
+    labels_from: str = ""  # of `LABELS_FROM`; "" for nothing
+    show_output: bool = True  # commands' output goes where critpath's goes
+    budget: Budget | None = None  # what recording may cost
+    functions: bool = False  # record the functions of the command, which is a Python
+    counts: CountsRequest | None = None  # what is counted besides
+    # Of `critpath_record.stacks.sources.SOURCES`: what takes stacks besides.
     stacks: tuple[str, ...] = ()
-    scope: str = ""
+    scope: str = ""  # of whose threads: as in `CountsRequest`
 
     def directories(self, top: Path) -> tuple[Path, ...]:
         """Return the directories of the recordings below `top`; the first has the trace."""
@@ -276,36 +171,20 @@ class RecordRequest:
 
 @dataclass(frozen=True)
 class Recording:
-    """One directory that was recorded.
+    """One directory that was recorded."""
 
-    Attributes
-    ----------
-    directory : Path
-        As the user named it.
-    manifest : Manifest
-    """
-
-    directory: Path
+    directory: Path  # as the user named it
     manifest: Manifest
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a request to record.
+    """The outcome of a request to record."""
 
-    Attributes
-    ----------
-    exit_code : int
-        The command's, as a shell reports it: of the first run that failed.
-    recordings : tuple of Recording
-        Empty if recording ended before there was anything to keep.
-    size : int
-        Bytes on disk.
-    """
-
-    exit_code: int
+    exit_code: int  # the command's, as a shell reports it: of the first run that failed
+    # Empty if recording ended before there was anything to keep.
     recordings: tuple[Recording, ...] = ()
-    size: int = 0
+    size: int = 0  # bytes on disk
 
 
 class Reporter(Protocol):

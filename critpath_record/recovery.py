@@ -51,18 +51,10 @@ _SOURCES: Final = ("raw", ".raw-converted")  # what a trace is made of, also whi
 
 @dataclass(frozen=True)
 class FinishedRecording:
-    """A recording that was finished after its recorder had died.
+    """A recording that was finished after its recorder had died."""
 
-    Attributes
-    ----------
-    runs : int
-        Runs that had ended before the recorder was killed.
-    lost : int
-        Events that the tracer is known to have lost.
-    """
-
-    runs: int
-    lost: int
+    runs: int  # runs that had ended before the recorder was killed
+    lost: int  # events that the tracer is known to have lost
 
 
 def find_unfinished() -> Iterator[Leftover]:
@@ -76,18 +68,11 @@ def find_unfinished() -> Iterator[Leftover]:
 def finish_recording(directory: Path, report: Callable[[str], None]) -> FinishedRecording | None:
     """Finish a recording that a dead recorder left; None if it is finished already.
 
-    Parameters
-    ----------
-    directory : Path
-        The recording, wherever it is now; of an interleaved pair either half.
-    report : callable
-        Called with each step.
+    `directory`: the recording, wherever it is now; of an interleaved pair either half.  `report`:
+    called with each step.
 
-    Raises
-    ------
-    CritpathError
-        If it is still being recorded, or cannot be finished; its manifest is then
-        unchanged.
+    Raises CritpathError if it is still being recorded, or cannot be finished; its manifest is then
+    unchanged.
     """
     if directory.name == SAMPLE and read_manifest(directory).interleaved == NORMAL:
         directory = directory.parent / NORMAL  # which has the trace until the end

@@ -29,26 +29,14 @@ _LONGEST: Final = 16_384  # bytes of an entry: a path and two names
 
 @dataclass(frozen=True)
 class Entry:
-    """A recording that was begun and not finished.
-
-    Attributes
-    ----------
-    session : str
-    directory : Path
-        Absolute; where the recording was when it was begun.
-    recorder : str
-        ``ftrace`` or ``lttng``, not checked.
-    owner : tuple of int or None
-        User and group to give the recording to; None for whoever records.
-    keep_raw : bool
-        Its user wants the raw data, too.
-    """
+    """A recording that was begun and not finished."""
 
     session: str
-    directory: Path
-    recorder: str
+    directory: Path  # absolute; where the recording was when it was begun
+    recorder: str  # ``ftrace`` or ``lttng``, not checked
+    # User and group to give the recording to; None for whoever records.
     owner: tuple[int, int] | None = None
-    keep_raw: bool = False
+    keep_raw: bool = False  # its user wants the raw data, too
 
 
 def register(

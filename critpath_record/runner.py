@@ -34,35 +34,19 @@ _STEP: Final = 0.02
 
 @dataclass(frozen=True)
 class RunResult:
-    """How a run ended.
+    """How a run ended."""
 
-    Attributes
-    ----------
-    pid : int
-        As this process sees it.
-    begin, end : int
-        Just before the fork, just after the wait (ns, CLOCK_MONOTONIC).
-    exit_code : int
-        As a shell reports it; 124 after a timeout.
-    timed_out : bool
-    outlived : int
-        Descendants that still live.
-    executed : int
-        Just before the exec (ns, CLOCK_MONOTONIC); `begin` if it runs as another user.
-    running : int
-        Time on a cpu of the command and of all descendants that have ended (ns).
-    kernel, faults : int
-        Of that, what the kernel ran for them (ns), and their page faults.
-    """
-
-    pid: int
+    pid: int  # as this process sees it
+    # Just before the fork, just after the wait (ns, CLOCK_MONOTONIC).
     begin: int
     end: int
-    exit_code: int
+    exit_code: int  # as a shell reports it; 124 after a timeout
     timed_out: bool
-    outlived: int
+    outlived: int  # descendants that still live
+    # Just before the exec (ns, CLOCK_MONOTONIC); `begin` if it runs as another user.
     executed: int = 0
-    running: int = 0
+    running: int = 0  # time on a cpu of the command and of all descendants that have ended (ns)
+    # Of that, what the kernel ran for them (ns), and their page faults.
     kernel: int = 0
     faults: int = 0
 
@@ -98,28 +82,14 @@ class Runner:
     ) -> RunResult:
         """Run a program to its end.
 
-        Parameters
-        ----------
-        program : Executable
-        environment : mapping of str
-            Added to the inherited one.
-        keep : collection of int
-            Descriptors that it inherits beside those that critpath inherited.
-        timeout : float
-            Seconds after which the program and its descendants are ended; 0 for never.
-        streams : tuple of int
-            Descriptors that become its stdin, stdout and stderr; -1 for what critpath has.
-        group : int
-            Descriptor by which it joins a control group; -1 for none.
+        `environment`: added to the inherited one.  `keep`: descriptors that it inherits beside
+        those that critpath inherited.  `timeout`: seconds after which the program and its
+        descendants are ended; 0 for never.  `streams`: descriptors that become its stdin, stdout
+        and stderr; -1 for what critpath has.  `group`: descriptor by which it joins a control
+        group; -1 for none.
 
-        Raises
-        ------
-        CommandError
-            If it cannot be executed.
-        StopRequested
-            If the user asked for an end twice; it is killed then.
-        CritpathError
-            If no process can be made.
+        Raises CommandError if it cannot be executed.  Raises StopRequested if the user asked for an
+        end twice; it is killed then.  Raises CritpathError if no process can be made.
         """
         if self._others is None:
             self._helpers = self._remember_children(descendants(os.getpid()))
@@ -319,12 +289,8 @@ def _toss(seed: int, number: int) -> bool:
 def describe_power(before: Sequence[int], after: Sequence[int], planned: int) -> str:
     """Return which difference of whole runs will show when all are recorded, "" if unknown.
 
-    Parameters
-    ----------
-    before, after : sequence of int
-        How long each run took (ns), in the order of their blocks.
-    planned : int
-        Runs of each, when all are recorded.
+    `before`, `after`: how long each run took (ns), in the order of their blocks.  `planned`: runs
+    of each, when all are recorded.
     """
     blocks = [math.log(b / a) for a, b in zip(before, after, strict=False) if a > 0 and b > 0]
     if len(blocks) < FORESIGHT.blocks:
@@ -399,22 +365,13 @@ def _collect(pid: int) -> None:
 
 @dataclass(frozen=True)
 class Process:
-    """A process; its start time tells it from a later one with the same pid.
-
-    Attributes
-    ----------
-    pid, parent, group : int
-    started : int
-        Clock ticks since boot.
-    alive : bool
-        False for a zombie.
-    """
+    """A process; its start time tells it from a later one with the same pid."""
 
     pid: int
     parent: int
     group: int
-    started: int
-    alive: bool
+    started: int  # clock ticks since boot
+    alive: bool  # false for a zombie
 
     def send(self, number: int) -> None:
         """Send a signal, unless the process is gone."""
@@ -498,13 +455,7 @@ class CommandError(CritpathError):
 
 @dataclass(frozen=True)
 class Executable:
-    """A command whose program was found.
-
-    Attributes
-    ----------
-    path : bytes
-    argv : tuple of bytes
-    """
+    """A command whose program was found."""
 
     path: bytes
     argv: tuple[bytes, ...]

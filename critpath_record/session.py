@@ -111,32 +111,14 @@ def record(
 ) -> Outcome:
     """Record what was asked for.
 
-    Parameters
-    ----------
-    request : RecordRequest
-    reporter : Reporter
-        Receives progress and warnings.
-    survey : callable
-        Tells what each stream file of a finished recording holds
-        (`critpath.read.streams.survey_streams`), for its manifest.
-    observe : callable
-        Told of every run: which command it was of (``A`` or ``B``), and how it ended.
-    count : callable
-        Counts what a budget chose of the executions that programs mark
-        (`critpath.graph.count_chosen`).
+    `reporter`: receives progress and warnings.  `survey`: tells what each stream file of a finished
+    recording holds (`critpath.read.streams.survey_streams`), for its manifest.  `observe`: told of
+    every run: which command it was of (``A`` or ``B``), and how it ended.  `count`: counts what a
+    budget chose of the executions that programs mark (`critpath.graph.count_chosen`).
 
-    Returns
-    -------
-    Outcome
-
-    Raises
-    ------
-    UsageError
-        If the output cannot be used.
-    CommandError
-        If the command cannot be executed; nothing is left on disk.
-    CritpathError
-        If recording failed; nothing is left, on disk or in the tracer.
+    Raises UsageError if the output cannot be used.  Raises CommandError if the command cannot be
+    executed; nothing is left on disk.  Raises CritpathError if recording failed; nothing is left,
+    on disk or in the tracer.
     """
     name_thread(b"critpath-record")  # in a trace no other critpath, nor another Python
     inherited = InheritedState.capture()
@@ -757,18 +739,10 @@ def subreaper() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class RecorderChoice:
-    """A recorder that can record here.
+    """A recorder that can record here."""
 
-    Attributes
-    ----------
-    name : str
-        Of `critpath_record.recorder.RECORDERS`.
-    why : str
-        Why no earlier one can; "" if it was asked for or is the first.
-    """
-
-    name: str
-    why: str = ""
+    name: str  # of `critpath_record.recorder.RECORDERS`
+    why: str = ""  # why no earlier one can; "" if it was asked for or is the first
 
     def open(self, settings: RecorderSettings) -> Source:
         """Make the recorder; nothing is traced yet."""

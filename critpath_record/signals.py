@@ -43,12 +43,8 @@ class Signals:
 
     Threads inherit the blocked signals, so start them inside.
 
-    Parameters
-    ----------
-    inherited : InheritedState
-        Signals that it ignores (nohup) stay ignored.
-    say : callable
-        Called once, after the first signal, with what happens next.
+    `inherited`: signals that it ignores (nohup) stay ignored.  `say`: called once, after the first
+    signal, with what happens next.
     """
 
     def __init__(self, inherited: InheritedState, say: Callable[[str], None]) -> None:
@@ -182,25 +178,14 @@ _PYTHONS_OWN = frozenset({signal.SIGPIPE, signal.SIGXFSZ})
 
 @dataclass(frozen=True)
 class InheritedState:
-    """The state that this process was started in, which the command gets instead of ours.
+    """The state that this process was started in, which the command gets instead of ours."""
 
-    Attributes
-    ----------
-    mask, ignored : frozenset of int
-        Signals that were blocked and ignored.
-    descriptors : tuple of int
-        Beyond 2, that were inherited and are inheritable.
-    nice : int
-    scheduler : tuple of int
-        Policy and priority.
-    environment : mapping of bytes
-    """
-
+    # Signals that were blocked and ignored.
     mask: frozenset[int]
     ignored: frozenset[int]
-    descriptors: tuple[int, ...]
+    descriptors: tuple[int, ...]  # beyond 2, that were inherited and are inheritable
     nice: int
-    scheduler: tuple[int, int]
+    scheduler: tuple[int, int]  # policy and priority
     environment: Mapping[bytes, bytes]
 
     @classmethod

@@ -30,26 +30,13 @@ class _LackError(Exception):
 
 @dataclass(frozen=True)
 class Trial:
-    """Something that was tried.
-
-    Attributes
-    ----------
-    name : str
-    lost : str
-        What a recording lacks without it.
-    do : str
-        What gives it, to a container mostly.
-    fatal : bool
-        Nothing is recorded without it.
-    why : str
-        What the kernel said, "" where it worked.
-    """
+    """Something that was tried."""
 
     name: str
-    lost: str
-    do: str
-    fatal: bool
-    why: str
+    lost: str  # what a recording lacks without it
+    do: str  # what gives it, to a container mostly
+    fatal: bool  # nothing is recorded without it
+    why: str  # what the kernel said, "" where it worked
 
 
 def try_all() -> list[Trial]:

@@ -23,30 +23,19 @@ _NOT_FROM_HERE: Final = ("-P",) if sys.version_info >= (3, 11) else ()
 
 @dataclass(frozen=True)
 class User:
-    """The user who called sudo.
-
-    Attributes
-    ----------
-    uid, gid : int
-    groups : tuple of int
-        Supplementary ones, as a login would have them.
-    environment : mapping of bytes
-        ``HOME``, ``USER``, ``LOGNAME``, as sudo has set them for root.
-    """
+    """The user who called sudo."""
 
     uid: int
     gid: int
-    groups: tuple[int, ...]
+    groups: tuple[int, ...]  # supplementary ones, as a login would have them
+    # ``HOME``, ``USER``, ``LOGNAME``, as sudo has set them for root.
     environment: Mapping[bytes, bytes]
 
     @classmethod
     def behind_sudo(cls, environment: Mapping[bytes, bytes], *, as_root: bool) -> User | None:
         """Return the user behind sudo, None if the command runs as the current user.
 
-        Raises
-        ------
-        CritpathError
-            If sudo's variables do not name a user.
+        Raises CritpathError if sudo's variables do not name a user.
         """
         given = environment.get(b"SUDO_UID")
         if as_root or os.geteuid() != 0 or given in {None, b"", b"0"}:

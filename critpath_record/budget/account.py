@@ -26,20 +26,11 @@ def overhead_of(share: float) -> float:
 class Account:
     """Credit of one cpu, machine, layer or command (seconds of cpu time).
 
-    Parameters
-    ----------
-    share : float
-        Of busy time that may be spent.
-    horizon : float
-        Seconds over which the budget holds.
-    width : float
-        Cpus that this is about: the least busy time that is reckoned with is `ACCOUNT.idle`.
+    `share`: of busy time that may be spent.  `horizon`: seconds over which the budget holds.
+    `width`: cpus that this is about: the least busy time that is reckoned with is `ACCOUNT.idle`.
 
-    Attributes
-    ----------
-    unit : float
-        What is spent in one piece if anything is, such as one call of a long function: so much
-        can always be saved, or what is saved for the next one would be lost while the gate waits.
+    `unit`: what is spent in one piece if anything is, such as one call of a long function: so much
+    can always be saved, or what is saved for the next one would be lost while the gate waits.
     """
 
     def __init__(self, share: float, horizon: float, width: float = 1.0) -> None:

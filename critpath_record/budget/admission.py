@@ -61,13 +61,7 @@ class _Row:
 class Admission:
     """Chances, counts and a pipe, from construction until `close`.
 
-    Parameters
-    ----------
-    session : str
-    seed : int
-        Of the programs' coins.
-    switches : sequence of int
-        What programs write ``1`` to.
+    `seed`: of the programs' coins.  `switches`: what programs write ``1`` to.
     """
 
     def __init__(self, session: str, seed: int, switches: Sequence[int]) -> None:

@@ -27,14 +27,8 @@ _TRIES: Final = 3
 class ProgramLoop(Loop):
     """Holds a budget by choosing executions, where programs mark any; else by windows.
 
-    Parameters
-    ----------
-    control, gates, journal, cpus
-        As of `Loop`.
-    admission : Admission
-    kinds : Kinds
-    longest : float
-        s after which an execution is given up; 0 for 20 times the median of its kind.
+    `control`, `gates`, `journal`, `cpus`: as of `Loop`.  `longest`: s after which an execution is
+    given up; 0 for 20 times the median of its kind.
     """
 
     def __init__(

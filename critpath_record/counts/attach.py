@@ -27,21 +27,9 @@ _ABSENT: Final = {errno.ENOENT, errno.EINVAL, errno.EOPNOTSUPP}
 class ProgramCounts:
     """Counts of the machine, and of one control group apart.
 
-    Parameters
-    ----------
-    counted : sequence of Counted
-    group : Group, optional
+    `skipped`: events that this kernel has no tracepoint for, or lets nothing be attached to.
 
-    Attributes
-    ----------
-    terms : list of str
-    skipped : list of str
-        Events that this kernel has no tracepoint for, or lets nothing be attached to.
-
-    Raises
-    ------
-    OSError
-        If this kernel, or this user's rights, do not allow it; nothing is left then.
+    Raises OSError if this kernel, or this user's rights, do not allow it; nothing is left then.
     """
 
     how = "bpf"

@@ -58,19 +58,8 @@ class Reader(Protocol):
 class Counting(Source):
     """Counts from `open` to `close` into a file of the recording.
 
-    Parameters
-    ----------
-    asked : CountsRequest
-    directory : Path or callable
-        The recording's own; or what is called with each line, the header first, instead of
-        writing it.
-    session : str
-    container : int
-        Pid namespace of the container that is recorded, 0 for none.
-
-    Attributes
-    ----------
-    warnings : list of str
+    `directory`: the recording's own; or what is called with each line, the header first, instead of
+    writing it.  `container`: pid namespace of the container that is recorded, 0 for none.
     """
 
     @staticmethod

@@ -49,23 +49,13 @@ _OTHER: Final = "#other"
 
 @dataclass(frozen=True)
 class Counted:
-    """A tracepoint that is counted, and its places in a row of counts.
+    """A tracepoint that is counted, and its places in a row of counts."""
 
-    Attributes
-    ----------
-    event : str
-        ``group/event`` of tracefs.
-    terms : tuple of str
-        One; or one for each value of an argument, the last for all larger ones.
-    argument : int
-        Which of the tracepoint's arguments that is.
-    function : int
-        Number of the kernel's function that it is instead, in BTF; 0 for a tracepoint.
-    """
-
-    event: str
+    event: str  # ``group/event`` of tracefs
+    # One; or one for each value of an argument, the last for all larger ones.
     terms: tuple[str, ...]
-    argument: int = 0
+    argument: int = 0  # which of the tracepoint's arguments that is
+    # Number of the kernel's function that it is instead, in BTF; 0 for a tracepoint.
     function: int = 0
 
     @property

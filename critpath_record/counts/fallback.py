@@ -38,10 +38,7 @@ _NAMES: Final = {"newfstat": "fstat", "sendfile64": "sendfile"}
 class PerfCounts:
     """Counts of the machine, and of one control group apart, of at most `MOST` tracepoints.
 
-    Raises
-    ------
-    OSError
-        If the kernel does not allow it; nothing is left then.
+    Raises OSError if the kernel does not allow it; nothing is left then.
     """
 
     how = "perf"
@@ -133,10 +130,7 @@ _OF_DISKS: Final = ((3, "reads"), (5, "read_sectors"), (7, "writes"), (9, "writt
 class FreeCounts:
     """Counters of /proc.
 
-    Raises
-    ------
-    OSError
-        If it is not mounted.
+    Raises OSError if it is not mounted.
     """
 
     how = "free"

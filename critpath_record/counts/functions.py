@@ -31,12 +31,8 @@ _NEVER: Final = (
 def find_functions(patterns: Sequence[str], place: Path = BTF) -> list[Counted]:
     """Return the kernel's functions whose names match, once each.
 
-    Raises
-    ------
-    CritpathError
-        If the kernel does not describe its functions.
-    UsageError
-        If a pattern matches none, or all of them together too many.
+    Raises CritpathError if the kernel does not describe its functions.  Raises UsageError if a
+    pattern matches none, or all of them together too many.
     """
     try:
         functions = dict(_read_functions(place.read_bytes()))

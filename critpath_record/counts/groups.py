@@ -61,18 +61,10 @@ _FREE: Final = {
 
 @dataclass(frozen=True)
 class Group:
-    """A control group of version 2.
+    """A control group of version 2."""
 
-    Attributes
-    ----------
-    path : Path
-        Its directory.
-    name : str
-        Its path below the hierarchy's root, as /proc shows it.
-    """
-
-    path: Path
-    name: str
+    path: Path  # its directory
+    name: str  # its path below the hierarchy's root, as /proc shows it
 
     @property
     def id(self) -> int:

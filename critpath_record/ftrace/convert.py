@@ -67,36 +67,18 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class ConversionResult:
-    """The result of a conversion.
+    """The result of a conversion."""
 
-    Attributes
-    ----------
-    events : int
-        All that are in the trace: `recorded`, those of the statedump, and
-        ``critpath_current``.
-    recorded : int
-        Those of the kernel's buffers only: what its counters and the loss are about.
-    names : tuple of str
-        Events that were enabled, by their names in the trace, whether they occurred or not.
-    loss : tuple of CpuLoss
-        Only CPUs that lost something.
-    warnings : tuple of str
-    end : int
-        When recording ended (ns): by the recorder's note, or else the last event.
-    marks : int
-        Marks of executions' begins and ends; -1 where the pages are too many to look.
-    gaps : tuple of Gap
-        When the tracer was kept from recording.
-    """
-
+    # All that are in the trace: `recorded`, those of the statedump, and ``critpath_current``.
     events: int
-    recorded: int
+    recorded: int  # those of the kernel's buffers only: what its counters and the loss are about
+    # Events that were enabled, by their names in the trace, whether they occurred or not.
     names: tuple[str, ...]
-    loss: tuple[CpuLoss, ...]
+    loss: tuple[CpuLoss, ...]  # only CPUs that lost something
     warnings: tuple[str, ...]
-    end: int = 0
-    marks: int = -1
-    gaps: tuple[Gap, ...] = ()
+    end: int = 0  # when recording ended (ns): by the recorder's note, or else the last event
+    marks: int = -1  # marks of executions' begins and ends; -1 where the pages are too many to look
+    gaps: tuple[Gap, ...] = ()  # when the tracer was kept from recording
 
 
 @dataclass(frozen=True)
@@ -581,19 +563,10 @@ LOSS_COUNTERS = ("overrun", "commit overrun", "dropped events")
 
 @dataclass(frozen=True)
 class LossPlacement:
-    """The loss of one cpu.
+    """The loss of one cpu."""
 
-    Attributes
-    ----------
-    places : array of int64
-        Pairs, ascending: a page and the number of events lost before it.
-    events : int
-        All of them, placed or not.
-    warnings : tuple of str
-    """
-
-    places: array[int]
-    events: int
+    places: array[int]  # pairs, ascending: a page and the number of events lost before it
+    events: int  # all of them, placed or not
     warnings: tuple[str, ...]
 
 

@@ -152,24 +152,12 @@ class Stream:
 class Drain:
     """Threads that move what is recorded to files, from start to stop.
 
-    Parameters
-    ----------
-    instance : Instance
-    raw : Path
-        Directory of the files ``cpuN``.
-    page_bytes : int
-    buffer_bytes : int
-        Of each CPU.
-    failed : callable or None
-        Called once by each thread that cannot write any more, to turn tracing off: what
-        follows a gap at an unknown place is useless.  None where tracing is off already;
-        the buffers are then moved as long as there is any space.
-    most_threads : int
-    most_bytes : int
-        Of all files, 0 for any: beyond it nothing is moved before the end, and the kernel
-        counts what it overwrites meanwhile.
-    moved : callable or None
-        Told whenever pages were moved.
+    `raw`: directory of the files ``cpuN``.  `buffer_bytes`: of each CPU.  `failed`: called once by
+    each thread that cannot write any more, to turn tracing off: what follows a gap at an unknown
+    place is useless.  None where tracing is off already; the buffers are then moved as long as
+    there is any space.  `most_bytes`: of all files, 0 for any: beyond it nothing is moved before
+    the end, and the kernel counts what it overwrites meanwhile.  `moved`: told whenever pages were
+    moved.
     """
 
     def __init__(

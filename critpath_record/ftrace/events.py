@@ -189,18 +189,10 @@ _APART: Final = frozenset(
 
 @dataclass(frozen=True)
 class EventSelection:
-    """The kernel's events that a profile selects.
+    """The kernel's events that a profile selects."""
 
-    Attributes
-    ----------
-    events : tuple of str
-        ``group/event``, sorted.
-    missing : tuple of str
-        LTTng's names of events that this kernel lacks.
-    """
-
-    events: tuple[str, ...]
-    missing: tuple[str, ...]
+    events: tuple[str, ...]  # ``group/event``, sorted
+    missing: tuple[str, ...]  # LTTng's names of events that this kernel lacks
 
 
 def select_events(profile: ProfileEvents, available: Collection[str]) -> EventSelection:

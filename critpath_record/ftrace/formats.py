@@ -23,29 +23,17 @@ _LARGEST: Final = 1 << 16  # no record is larger than a page, and offsets have 1
 
 @dataclass(frozen=True)
 class FormatField:
-    """One field of a record.
-
-    Attributes
-    ----------
-    name : str
-    type : str
-        As C declares it, less the name and the array's brackets.
-    offset, size : int
-        Bytes from the begin of the record; size 0 for what reaches to its end.
-    signed : bool
-    array : str or None
-        What stands between the brackets, None without any.
-    located : str
-        ``data`` or ``rel``: the field is the place of the content, counted from the
-        begin of the record or the end of the field; "" otherwise.
-    """
+    """One field of a record."""
 
     name: str
-    type: str
+    type: str  # as C declares it, less the name and the array's brackets
+    # Bytes from the begin of the record; size 0 for what reaches to its end.
     offset: int
     size: int
     signed: bool
-    array: str | None = None
+    array: str | None = None  # what stands between the brackets, None without any
+    # ``data`` or ``rel``: the field is the place of the content, counted from the begin of the
+    # record or the end of the field; "" otherwise.
     located: str = ""
 
     @property
@@ -56,38 +44,22 @@ class FormatField:
 
 @dataclass(frozen=True)
 class EventFormat:
-    """One event, from its ``format`` file.
-
-    Attributes
-    ----------
-    name : str
-    number : int
-        What the first field of its records says.
-    common : mapping of str to FormatField
-        Fields that every event has, ``common_pid`` and so on.
-    fields : tuple of FormatField
-    """
+    """One event, from its ``format`` file."""
 
     name: str
-    number: int
-    common: dict[str, FormatField]
+    number: int  # what the first field of its records says
+    common: dict[str, FormatField]  # fields that every event has, ``common_pid`` and so on
     fields: tuple[FormatField, ...]
 
 
 @dataclass(frozen=True)
 class PageLayout:
-    """What a page of the buffer looks like (``header_page``).
+    """What a page of the buffer looks like (``header_page``)."""
 
-    Attributes
-    ----------
-    commit_offset, commit_size : int
-        Bytes; the word that says how much of the page is used.
-    data_offset, data_size : int
-        Bytes; where the records are.
-    """
-
+    # Bytes; the word that says how much of the page is used.
     commit_offset: int
     commit_size: int
+    # Bytes; where the records are.
     data_offset: int
     data_size: int
 

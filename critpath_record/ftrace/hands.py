@@ -280,15 +280,8 @@ def find_missing_beats(
 ) -> Iterator[Gap]:
     """Yield the times in which beats of one cpu are missing.
 
-    Parameters
-    ----------
-    cpu : int
-    found : sequence of (int, int)
-        Time and number of every beat in the trace, in order.
-    written : int or None
-        How many there should be; None where the recorder did not get to say.
-    begin, end : int
-        When it was recorded.
+    `found`: time and number of every beat in the trace, in order.  `written`: how many there should
+    be; None where the recorder did not get to say.  `begin`, `end`: when it was recorded.
     """
     total = written if written is not None else found[-1][1] + 1 if found else 0
     places = [(begin, -1), *found, (end, total)]

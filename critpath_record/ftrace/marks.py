@@ -48,21 +48,10 @@ _NOBODY: Final = 0xFFFFFFFF
 class UserMarks:
     """The marker file of a recording for some users, from construction to `remove`.
 
-    Parameters
-    ----------
-    root : Path
-        Of tracefs.
-    session : str
-    users : sequence of int
-        Uids, or `EVERYBODY`.
-    raw : Path or None
-        Directory to make for the pages of marks; None where somebody else moves them.
-    page_bytes : int
+    `root`: of tracefs.  `users`: uids, or `EVERYBODY`.  `raw`: directory to make for the pages of
+    marks; None where somebody else moves them.
 
-    Raises
-    ------
-    CritpathError
-        If the kernel or the file system refuses; nothing is left then.
+    Raises CritpathError if the kernel or the file system refuses; nothing is left then.
     """
 
     def __init__(

@@ -54,17 +54,10 @@ _WITHOUT: Final = "record without --labels-from; services and what they ask are 
 class ReceivedLabels:
     """Labels what is received anywhere on the machine, into a file.
 
-    Parameters
-    ----------
-    file : Path
-        Rows of `ROW`, in order of time.
-    headers : bool
-        Whether to look through a request's headers for a traceparent.
+    `file`: rows of `ROW`, in order of time.  `headers`: whether to look through a request's headers
+    for a traceparent.
 
-    Raises
-    ------
-    CritpathError
-        If this kernel does not let the bytes be read; nothing is left then.
+    Raises CritpathError if this kernel does not let the bytes be read; nothing is left then.
     """
 
     def __init__(self, file: Path, *, headers: bool) -> None:

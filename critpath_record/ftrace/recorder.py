@@ -90,10 +90,7 @@ def open_recorder(settings: RecorderSettings) -> Source:
 class FtraceRecorder(UnderBudget, Source):
     """Records through a private instance of tracefs.
 
-    Attributes
-    ----------
-    failure : CritpathError or None
-        Why tracing was turned off before `stop` (a full disk): the recording ends there.
+    `failure`: why tracing was turned off before `stop` (a full disk): the recording ends there.
     """
 
     def __init__(self, settings: RecorderSettings) -> None:

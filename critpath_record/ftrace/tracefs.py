@@ -146,17 +146,11 @@ files = Files()
 
 @dataclass(frozen=True)
 class Instance:
-    """A private set of ring buffers and settings, which no other tracer sees.
-
-    Attributes
-    ----------
-    path : Path
-    home : int
-        A descriptor of the directory of instances, closed by `remove`: it keeps the instance
-        reachable if tracefs is unmounted.  -1 for none.
-    """
+    """A private set of ring buffers and settings, which no other tracer sees."""
 
     path: Path
+    # A descriptor of the directory of instances, closed by `remove`: it keeps the instance
+    # reachable if tracefs is unmounted.  -1 for none.
     home: int = -1
 
     @classmethod

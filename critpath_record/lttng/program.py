@@ -27,23 +27,14 @@ class LttngError(CritpathError):
 
 @dataclass(frozen=True)
 class ChannelCounts:
-    """One channel of a session, as `lttng list` counts it.
+    """One channel of a session, as `lttng list` counts it."""
 
-    Attributes
-    ----------
-    domain : str
-        ``KERNEL`` or ``UST``.
-    name : str
-    subbuffer_size, subbuffer_count : int
-        Per cpu.
-    discarded, lost_packets : int
-        Of all cpus together, since the session was made.
-    """
-
-    domain: str
+    domain: str  # ``KERNEL`` or ``UST``
     name: str
+    # Per cpu.
     subbuffer_size: int
     subbuffer_count: int
+    # Of all cpus together, since the session was made.
     discarded: int
     lost_packets: int
 

@@ -569,33 +569,15 @@ _TRACE_FORMATS: Final = {"ctf-1.8": "CTF_1_8", "ctf-2": "CTF_2"}
 
 @dataclass(frozen=True)
 class SessionFile:
-    """A session file, ready to be written, and what it makes LTTng record.
+    """A session file, ready to be written, and what it makes LTTng record."""
 
-    Attributes
-    ----------
-    text : str
-        XML.
-    channel : str
-        Name of the kernel channel.
-    events : tuple of str
-        Names or patterns, as in the trace.
-    contexts : tuple of str
-        As `lttng add-context` calls them, without ``added``.
-    added : tuple of str
-        Contexts to add after loading.
-    missing : tuple of str
-        Events that this tracer lacks: left out.
-    buffer_bytes : int
-        Per CPU.
-    """
-
-    text: str
-    channel: str
-    events: tuple[str, ...]
-    contexts: tuple[str, ...]
-    added: tuple[str, ...]
-    missing: tuple[str, ...]
-    buffer_bytes: int
+    text: str  # XML
+    channel: str  # name of the kernel channel
+    events: tuple[str, ...]  # names or patterns, as in the trace
+    contexts: tuple[str, ...]  # as `lttng add-context` calls them, without ``added``
+    added: tuple[str, ...]  # contexts to add after loading
+    missing: tuple[str, ...]  # events that this tracer lacks: left out
+    buffer_bytes: int  # per CPU
 
 
 def make_session_file(

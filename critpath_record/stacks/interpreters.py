@@ -119,12 +119,8 @@ class Unreadable(Exception):  # noqa: N818 - says what, not that
 def find_interpreter(pid: int) -> Interpreter | None:
     """Return the Python in a process; None if there is none (yet).
 
-    Raises
-    ------
-    Unreadable
-        If it is one of which it is not known how its memory is laid out.
-    OSError
-        If the process has ended, or may not be read.
+    Raises Unreadable if it is one of which it is not known how its memory is laid out.  Raises
+    OSError if the process has ended, or may not be read.
     """
     images = list(_images(pid))
     if not images:
@@ -201,13 +197,7 @@ def published_layout(version: tuple[int, int], head: bytes) -> Layout:
 def find_symbols(memory: int, base: int, names: tuple[bytes, ...]) -> dict[bytes, int]:
     """Return the addresses of dynamic symbols of what is loaded at an address.
 
-    Parameters
-    ----------
-    memory : int
-        Descriptor of ``/proc/PID/mem``.
-    base : int
-        Where its file begins.
-    names : tuple of bytes
+    `memory`: descriptor of ``/proc/PID/mem``.  `base`: where its file begins.
     """
     head = os.pread(memory, 64, base)
     if head[:6] != b"\x7fELF\x02\x01":  # 64 bits, little-endian
