@@ -20,7 +20,7 @@ from critpath.commands.settings import Settings, as_duration
 from critpath.errors import CritpathError, UsageError
 from critpath.incidents.webhook import Webhook, complete_address
 from critpath.metrics import open_metrics, otlp
-from critpath.metrics.collecting import Collected, find_shares
+from critpath.metrics.collecting import Collected, Share, find_shares
 from critpath.metrics.families import Report
 from critpath.metrics.serving import Server
 from critpath.units import plural, safe_text
@@ -141,11 +141,14 @@ class Teller:
         if status["session"] != self._session:  # another one, which counts from the beginning
             self._session, self._seen = str(status["session"]), 0
         self.collected.set_status(status)
-        more = True
-        while more:
-            answer = self._flight.ask({"top": self._seen}, _ANSWER)
+        answers, more, number = [], True, 0
+        while more or number:
+            answer = self._flight.ask({"top": self._seen, "from": number}, _ANSWER)
             self._seen, more = int(answer["seen"]), bool(answer["more"])
+            number = int(answer.get("next", 0))
             self.collected.add_ended(answer)
+            answers += [answer] if "requests" in answer else []
+        self.collected.add_requests(answers)
         self._read_shares(str(answer["dump"]))
 
     def say(self, line: str) -> None:
@@ -177,16 +180,14 @@ class Teller:
         from critpath import flow  # noqa: PLC0415 - numpy and the stages
 
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
-        of = self._settings
-        with contextlib.suppress(CritpathError, OSError):  # none is whole there, or it was removed
-            paths = flow.extract(
-                [dump],
-                specification=of["execution"] or "marker",
-                reader=of["reader"],
-                interrupts=of["interrupts"],
-                max_memory=of["max-memory"],
-            )
-            self.collected.shares = find_shares(paths)
+        asked = self._settings["execution"]
+        found: list[Share] = []
+        for what in (asked,) if asked else ("requests", "marker"):
+            with contextlib.suppress(CritpathError, OSError):  # it has none, or was removed
+                most = self._settings["max-memory"]
+                found += find_shares(flow.extract([dump], specification=what, max_memory=most))
+        if found:
+            self.collected.shares = found
 
 
 # Where they go

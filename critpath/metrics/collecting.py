@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from critpath.metrics.families import OTHER, Family, Histogram, Named, Sample
+from critpath.units import NS_PER_S
 
 if TYPE_CHECKING:
     from critpath.documents import IncidentDocument
@@ -43,6 +44,9 @@ class Collected:
     up: bool = False
     shares: Sequence[Share] = ()
     _latency: dict[str, Histogram] = field(default_factory=dict)
+    _cut: dict[str, int] = field(default_factory=dict)
+    _resets: dict[str, int] = field(default_factory=dict)
+    _told: dict[str, tuple[list[int], dict[int, int]]] = field(default_factory=dict)
     _kinds: Named = field(default_factory=lambda: Named(MOST_KINDS))
     _status: Mapping[str, Any] = field(default_factory=dict)
     _missed: int = 0
@@ -60,10 +64,32 @@ class Collected:
                 place = self._kinds.place(str(kind))
                 self._latency.setdefault(place, Histogram()).add(int(end) - int(begin))
 
+    def add_requests(self, answers: Sequence[Mapping[str, Any]]) -> None:
+        """Add requests of servers: a flight recorder tells how many there were so far, by kind."""
+        before, self._told = self._told, {}
+        for answer in answers:
+            base, first = answer["sketch"]["base"], answer["sketch"]["first"]
+            for name, *counts, pairs in answer["requests"]:
+                sketch = dict(zip(pairs[::2], pairs[1::2], strict=True))
+                self._told[name] = counts, sketch
+                old, gone = before.get(name, ([0, 0, 0, 0], {}))
+                if any(a < b for a, b in zip(counts, old, strict=True)):
+                    old, gone = [0, 0, 0, 0], {}  # it was forgotten meanwhile, and began anew
+                _, took, cut, resets = (a - b for a, b in zip(counts, old, strict=True))
+                place = self._kinds.place(str(name))
+                of = self._latency.setdefault(place, Histogram())
+                total = of.total + took / NS_PER_S
+                for at, many in sketch.items():
+                    if more := (many - gone.get(at, 0)) % (1 << 32):
+                        of.add(first * base ** (at + 0.5), more)
+                of.total = total  # which buckets tell only about
+                self._cut[place] = self._cut.get(place, 0) + cut
+                self._resets[place] = self._resets.get(place, 0) + resets
+
     def set_status(self, status: Mapping[str, Any]) -> None:
         """Note what the flight recorder says of itself; another one goes on from there."""
         if self._status and self._status["session"] != status["session"]:
-            self._gone = self._grown()
+            self._gone, self._told = self._grown(), {}
         self.up, self._status = True, status
 
     def set_incidents(self, incidents: Iterable[IncidentDocument]) -> None:
@@ -99,6 +125,12 @@ class Collected:
             f"rest together as {OTHER}",
             tuple(Sample(of, {"kind": kind}) for kind, of in sorted(self._latency.items())),
         )  # fmt: skip
+        for name, counts, what in (
+            ("critpath_requests_cut", self._cut, "that touched a time which was not recorded"),
+            ("critpath_request_resets", self._resets, "that ended by a reset"),
+        ):
+            samples = tuple(Sample(n, {"kind": kind}) for kind, n in sorted(counts.items()))
+            yield Family(name, "counter", "", f"requests {what}, by kind", samples)
         yield Family(
             "critpath_kinds_folded", "gauge", "",
             f"kinds that have no series of their own; {MOST_KINDS} where they are more",
@@ -173,14 +205,20 @@ class Collected:
 
 
 def find_shares(paths: PathSet) -> list[Share]:
-    """Return where the time of each kind goes: by state and by whose thread, "" for its own."""
+    """Return where the time of each kind goes: by state and by whose thread, "" for its own.
+
+    Requests are of the service that answers them, as a flight recorder calls them.
+    """
     import numpy as np  # noqa: PLC0415 - start-up time
 
     from critpath.model import STATES  # noqa: PLC0415 - as above
+    from critpath.model.requests import service_of  # noqa: PLC0415 - as above
     from critpath.model.vectors import role_name, show_family  # noqa: PLC0415 - as above
 
     of, executions = paths.paths, paths.executions
     labels = [label or comm for label, comm in zip(executions.label, executions.comm, strict=True)]
+    if paths.kind == "requests":
+        labels = list(map(service_of, labels))
     kinds = list(dict.fromkeys(labels))
     number = {kind: index for index, kind in enumerate(kinds)}
     kind = np.array([number[label] for label in labels], np.int64)[of.path]

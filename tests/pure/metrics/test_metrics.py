@@ -158,6 +158,37 @@ def test_counters_go_on_where_a_flight_recorder_begins_anew() -> None:
     assert found["critpath_flight_up", frozenset()] == 1
 
 
+GROWTH = 2 ** (1 / 32)
+
+
+def told(*rows: tuple[str, int, int, int, int, list[int]]) -> list[dict[str, Any]]:
+    """Return what is answered, a kind in each answer."""
+    sketch = {"base": GROWTH, "first": 1000.0}
+    return [{"sketch": sketch, "requests": [[*row]]} for row in rows]
+
+
+def test_requests_are_told_as_they_are_so_far_and_added_up() -> None:
+    collected = Collected()
+    collected.set_status(status("a-1"))
+    collected.add_requests(told(("web:80", 2, 3_000_000, 1, 0, [320, 2])))
+    collected.add_requests(told(("web:80", 5, 9_000_000, 1, 2, [320, 3, 321, 2])))
+    collected.add_requests(told(("web:80", 5, 9_000_000, 1, 2, [320, 3, 321, 2])))
+    # Another flight recorder counts from the beginning; so does one that forgot the kind.
+    collected.set_status(status("b-2"))
+    collected.add_requests(told(("web:80", 1, 2_000_000, 0, 1, [320, 1])))
+    collected.add_requests(told(("web:80", 1, 1_000_000, 0, 0, [322, 1])))
+    found = read(collected)
+    kind = frozenset({("kind", "web:80")})
+    assert found["critpath_request_seconds_count", kind] == 7
+    assert found["critpath_request_seconds_sum", kind] == pytest.approx(0.012)
+    assert found["critpath_requests_cut_total", kind] == 1
+    assert found["critpath_request_resets_total", kind] == 3
+    # 320 buckets above 1 µs is 1.024 ms.
+    for power, count in ((-10, 0), (-9, 7)):
+        key = frozenset({("kind", "web:80"), ("le", repr(2.0**power))})
+        assert found["critpath_request_seconds_bucket", key] == count
+
+
 def test_processes_are_no_requests() -> None:
     collected = Collected()
     collected.add_ended(ended(("sh", 1000), what="process"))
