@@ -187,7 +187,9 @@ def _how(
         quota=arguments.quota,
         read=partial(_read, settings=settings),
         look_up=partial(_look_up, settings=settings),
-        render=partial(render_html, trace_url=settings["trace-url"]),
+        render=lambda document, line: render_html(
+            document, trace_url=settings["trace-url"], line=line
+        ),
         tell=tell,
         say=lambda line: warn([line], quiet=settings["quiet"]),
     )

@@ -55,7 +55,7 @@ class Looking:
         Returns what a store of signatures calls a comparison with its two sources; "" for
         nothing.
     render : callable
-        Returns a comparison's page.
+        Returns a comparison's page, with the incident's line.
     tell : callable
         Is told an incident, and its line.
     say : callable
@@ -68,7 +68,7 @@ class Looking:
     quota: int
     read: Callable[[Dump], PathSet]
     look_up: Callable[[ComparisonDocument, Path, Path], str]
-    render: Callable[[ComparisonDocument], str]
+    render: Callable[[ComparisonDocument, str], str]
     tell: Callable[[IncidentDocument, str], None]
     say: Callable[[str], None]
 
@@ -247,10 +247,10 @@ class Looker:
         else:
             page = ""
             if document is not None:
-                page = self._how.render(document)
                 if document.verdict in SLOWER:
                     first = self._how.directory / (usual.files[0] if usual.files else dump.name)
                     one.known = self._how.look_up(document, first, dump.path)
+                page = self._how.render(document, words.describe_incident(one))
             keeping.save_incident(self._how.directory, one, document, page)
             keeping.remove_oldest(self._how.directory, self._how.quota, one.id)
         self._how.tell(one, words.describe_incident(one))

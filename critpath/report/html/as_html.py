@@ -62,7 +62,12 @@ _PLACED: Final = re.compile(r'class="([^"]*)" style="([^"]*)"')
 
 
 def render_html(
-    document: ComparisonDocument, *, explore: str = "", framed: str = "", trace_url: str = ""
+    document: ComparisonDocument,
+    *,
+    explore: str = "",
+    framed: str = "",
+    trace_url: str = "",
+    line: str = "",
 ) -> str:
     """Render a comparison as a self-contained page.
 
@@ -76,6 +81,8 @@ def render_html(
         That page itself, to be part of this one.
     trace_url : str
         Where a tracing UI shows a trace, with `critpath.units.TRACE_ID` for its id.
+    line : str
+        The line of the incident that it is about, which stands above the answer.
 
     Returns
     -------
@@ -90,7 +97,7 @@ def render_html(
     slowest = render_slowest(document, rows, folded=folded, causes=cards, trace_url=trace_url)
     body, rules = place_by_rules(
         f"{_top(document, explore, framed=bool(framed))}<main>"
-        f"{_answer(document, answer)}{_first_screen(document)}"
+        f"{_answer(document, answer, line)}{_first_screen(document)}"
         f"{causes}{render_seen(document)}{render_waits(document)}"
         f"{'' if folded else render_flame(document)}"
         f"{'' if folded else slowest}"
@@ -172,7 +179,7 @@ def _date(document: ComparisonDocument) -> str:
     return f"{int(found[3])} {_MONTHS[int(found[2]) - 1]} {found[1]}, {found[4]} UTC"
 
 
-def _answer(document: ComparisonDocument, answer: str) -> str:
+def _answer(document: ComparisonDocument, answer: str, line: str) -> str:
     find = unusual_warnings if document.verdict == "inconclusive" else left_out
     warned = "".join(f'<p class="warn">⚠ {prose(one)}</p>' for one in find(document))
     small = " ".join([*small_print(document), *describe_hints(document)])
@@ -183,6 +190,7 @@ def _answer(document: ComparisonDocument, answer: str) -> str:
     shown = _CHANGE.sub(lambda found: f'<b class="slow">{found[0]}</b>', said, count=1)
     return (
         f'<section class="answer" aria-label="The answer">{show_ratio(document)}'
+        f"{f'<p class=small>{prose(line)}</p>' if line else ''}"
         f'<p class="chip {answer}">{_CHIPS[chip]}</p><h1>{shown}</h1>'
         f"{warned}{why}{f'<p class=small>{prose(small)}</p>' if small else ''}</section>"
     )

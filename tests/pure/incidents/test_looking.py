@@ -53,7 +53,7 @@ class Host:
                 quota=quota,
                 read=self.read,
                 look_up=lambda *_: self.known,
-                render=lambda _: "<p>page",
+                render=lambda _, line: f"<p>{line}",
                 tell=lambda one, line: self.told.append((one, line)),
                 say=self.said.append,
             )
@@ -157,7 +157,7 @@ def test_two_days(host: Host, critpath: Callable[..., Any]) -> None:
     assert shown.returncode == 1
     assert "SLOWER" in shown.stdout
     assert "22 times instead of twice" in shown.stdout
-    assert (host.place / one.id / "page.html").read_text() == "<p>page"
+    assert (host.place / one.id / "page.html").read_text() == f"<p>{first}"
     host.looker = host.look_anew()
     assert host.looker.look() == 0
     assert len(host.told) == 3
