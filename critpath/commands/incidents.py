@@ -30,9 +30,8 @@ from critpath.commands.settings import (
 from critpath.errors import (
     EXIT_INCONCLUSIVE,
     EXIT_OK,
-    InconclusiveError,
+    CritpathError,
     UnreadableError,
-    UnspecifiedError,
     UsageError,
 )
 from critpath.units import NS_PER_S
@@ -196,21 +195,21 @@ def _how(
 
 
 def _read(dump: Dump, *, settings: Settings) -> PathSet:
-    """Return the paths of requests of servers; of what is marked where that is asked for."""
+    """Return the paths of requests of servers, or of what is marked, which of them is there."""
     from critpath.commands.sources import extract_sources  # noqa: PLC0415 - start-up time
     from critpath.read import Recording  # noqa: PLC0415 - numpy
 
     sources, progress = [dump.path], Progress(quiet=True)
     recorded = Recording(dump.path).manifest.execution
-    if settings["execution"] or recorded or dump.is_of_marks:
+    if settings["execution"] or recorded:
         return extract_sources(sources, settings, progress)
+    first, second = ("marker", "requests") if dump.is_of_marks else ("requests", "marker")
     try:
-        return extract_sources(sources, settings, progress, specification="requests")
-    except InconclusiveError as error:  # no server there: what is marked
-        try:
-            return extract_sources(sources, settings, progress)
-        except UnspecifiedError:
-            raise error from None
+        return extract_sources(sources, settings, progress, specification=first)
+    except CritpathError as error:
+        with contextlib.suppress(CritpathError):
+            return extract_sources(sources, settings, progress, specification=second)
+        raise error from None
 
 
 def _look_up(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +36,8 @@ from critpath.units import NS_PER_S
 
 _HOUR, _DAY = 3600, 24 * 3600
 _WINDOW: Final = NS_PER_S  # before it was noticed: what ended then is of it
-_ENOUGH: Final = 30  # technical: executions of a side; a window is doubled until it has them
+_ENOUGH: Final = 30  # technical: of a kind and a side; a window is doubled until it has them
+_RARE: Final = 0.05  # technical: of executions; a kind of fewer has no say in that
 
 
 @dataclass(frozen=True)
@@ -284,13 +286,17 @@ def split_at(paths: PathSet, moment: int, window: int) -> tuple[PathSet, PathSet
     """Return the executions of a dump before something was noticed there, and those of it.
 
     Of it are those that ended in a time before (ns), and after; in a longer one if it takes that
-    to have enough of them.
+    to have enough of each kind that is no rare one.
     """
     end = paths.executions.end
     first = int(end.min()) if len(end) else moment
+    counts = Counter(paths.executions.label)
+    labels = np.array(paths.executions.label, dtype=object)
+    asked = [labels == label for label, n in counts.items() if n >= _RARE * counts.total()]
     while True:
         after = end >= moment - window
-        if np.count_nonzero(after) >= _ENOUGH or moment - window <= first:
+        fewest = min((np.count_nonzero(after & of) for of in asked), default=sum(after))
+        if fewest >= _ENOUGH or moment - window <= first:
             break
         window *= 2
     rows = np.arange(len(end), dtype=np.int64)

@@ -280,6 +280,11 @@ def test_the_window_is_as_long_as_it_takes() -> None:
     before, after = split_at(slow, int(slow.executions.end[97]), 10**9)
     assert 30 <= len(after) <= 60
     assert len(before) + len(after) == 100
+    # Of each kind so many, but of rare ones.
+    labels = tuple("rare" if n == 9 else "ab"[n % 4 == 0] for n in range(100))
+    mixed = replace(slow, executions=replace(slow.executions, label=labels))
+    _, after = split_at(mixed, int(slow.executions.end[97]), 10**9)
+    assert after.executions.label.count("b") >= 20
     before, after = split_at(slow.take(np.arange(0)), 5, 10**9)
     assert len(before) == len(after) == 0
 
