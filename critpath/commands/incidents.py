@@ -50,6 +50,7 @@ _SHOW: Final = "show"
 _OTLP: Final = "otlp:"  # before a collector's address
 _EVERY: Final = 1.0  # s between two looks
 _NICE: Final = 19
+_TOP: Final = "requests:top"  # whom a client waits for: what these ask is on their paths
 _DAYS: Final = re.compile(r"(\d{1,4})d", re.ASCII)
 
 DESCRIPTION: Final = (
@@ -203,7 +204,7 @@ def _read(dump: Dump, *, settings: Settings) -> PathSet:
     recorded = Recording(dump.path).manifest.execution
     if settings["execution"] or recorded:
         return extract_sources(sources, settings, progress)
-    first, second = ("marker", "requests") if dump.is_of_marks else ("requests", "marker")
+    first, second = ("marker", _TOP) if dump.is_of_marks else (_TOP, "marker")
     try:
         return extract_sources(sources, settings, progress, specification=first)
     except CritpathError as error:

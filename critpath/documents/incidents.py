@@ -88,7 +88,9 @@ class LookingState(Part, kw_only=True, forbid_unknown_fields=True):
     seen: list[str] = []  # dumps that were looked at and are still there
     trying: str = ""  # the dump that is looked at now
     age: int = 0  # how many deployments there were
-    programs: dict[str, str] = {}  # by names of threads: file, since when, how often begun anew
+    programs: dict[
+        str, str
+    ] = {}  # by names of threads: file, when the last began, how often all anew
     deployed: list[str] = []  # of these, which were others last
     unlike: str = ""  # since when dumps of what is usual are unlike it (UTC)
     told: bool = False  # that there is nothing to hold dumps against was said

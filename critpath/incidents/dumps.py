@@ -18,11 +18,12 @@ from critpath.units import NS_PER_S
 
 # In UTC; those of earlier versions, in local time, are without Z.
 NAME: Final = re.compile(r"(\d{8}T\d{6})(Z?)(?:\.(\d{1,9}))?-[a-z0-9-]{1,40}", re.ASCII)
-_COMMAND, _USUAL, _HEALTHY = "command", "usual", "healthy"
+USUAL: Final = "usual"
+_COMMAND, _HEALTHY = "command", "healthy"
 # What a condition looks over, as `latency p99 > 250ms over 30s` and `some 150ms/1s` say.
 _OVER: Final = re.compile(r"(?: over |/)(\d{1,6}(?:\.\d{1,6})?) ?(ms|s|min)$", re.ASCII)
 _UNITS: Final = {"ms": NS_PER_S // 1000, "s": NS_PER_S, "min": 60 * NS_PER_S}
-_PROGRAM: Final = re.compile(r"[0-9a-f-]{5,60} [0-9]{1,20}", re.ASCII)
+_PROGRAM: Final = re.compile(r"[0-9a-f-]{5,60}( [0-9]{1,20}){1,2}", re.ASCII)
 _MOST_FILES: Final = 100_000
 
 
@@ -40,7 +41,8 @@ class Dump:
         The same by the recording's clock.
     host : str
     programs : mapping of str to str
-        By names of threads which file they execute, and since when; those that are known.
+        By names of threads which file they execute, and when the first and the last of their
+        processes began; those that are known.
     """
 
     path: Path
@@ -58,8 +60,8 @@ class Dump:
     @property
     def is_usual(self) -> bool:
         """Whether it was made to know what is usual."""
-        asked = self.trigger.when == _COMMAND and self.trigger.value in {_HEALTHY, _USUAL}
-        return asked or self.trigger.when == _USUAL
+        asked = self.trigger.when == _COMMAND and self.trigger.value in {_HEALTHY, USUAL}
+        return asked or self.trigger.when == USUAL
 
     @property
     def is_healthy(self) -> bool:

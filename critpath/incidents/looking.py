@@ -22,7 +22,7 @@ from critpath.documents.base import change
 from critpath.documents.incidents import DumpEntry, LookingState, UsualEntry
 from critpath.errors import CODE_BY_VERDICT, EXIT_INCONCLUSIVE, CritpathError
 from critpath.incidents import keeping
-from critpath.incidents.dumps import Dump, list_dumps, open_dump
+from critpath.incidents.dumps import USUAL, Dump, list_dumps, open_dump
 from critpath.incidents.times import format_time, parse_time
 from critpath.incidents.usual import DIRECTORY, Found, Usual, find_deployed
 from critpath.model import CompareSettings, PathSet
@@ -35,6 +35,7 @@ from critpath.text.answer import describe_headline, first_cause
 from critpath.units import NS_PER_S
 
 _HOUR, _DAY = 3600, 24 * 3600
+_USUAL: Final = f"-{USUAL}"  # how the names of such dumps end
 _WINDOW: Final = NS_PER_S  # before it was noticed: what ended then is of it
 _ENOUGH: Final = 30  # technical: of a kind and a side; a window is doubled until it has them
 _RARE: Final = 0.05  # technical: of executions; a kind of fewer has no say in that
@@ -115,10 +116,15 @@ class Looker:
         keeping.save_state(self._how.directory, self._state)
 
     def look(self) -> int:
-        """Look at every dump that was not looked at yet, one at a time; return how many."""
+        """Look at every dump that was not looked at yet, one at a time; return how many.
+
+        First at alarms, if there is something to hold them against: what is usual can wait.
+        """
         there = list_dumps(self._how.flight)
         seen = [name for name in self._state.seen if name in there]
         new = [name for name in there if name not in seen]
+        if not self._usual.is_empty:
+            new.sort(key=lambda name: name.endswith(_USUAL))
         for name in new:
             gave_up = self._state.trying == name
             self.keep(seen=seen, trying=name)

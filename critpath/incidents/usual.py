@@ -104,29 +104,31 @@ def find_deployed(
 ) -> tuple[list[str], dict[str, str]]:
     """Return which programs of some names were deployed, and what to keep in mind of all.
 
-    Another file is a deployment, and so is the same one if all its processes began anew. A
-    program of which that is so each time (a process for each request) is none.
+    Another file is a deployment, and so is the same one if all its processes began after all
+    those that there were. A program of which that is so each time (a process for each request)
+    is none.
 
     Parameters
     ----------
     known : mapping of str to str
-        By name of a thread: file, since when, and how often in a row that was another time.
+        By name of a thread: file, when the last began, and how often in a row all were new.
     programs : mapping of str to str
-        The same as a dump says it: file, and since when.
+        As a dump says it: file, when the first began, and the last.
     names : set of str
         Of threads that executions are of.
     """
     deployed, kept = [], dict(known)
     for name in sorted(names & programs.keys()):
-        file, since = programs[name].split()
+        file, first, *others = programs[name].split()
+        last = others[0] if others else first  # dumps of earlier versions have the first alone
         was = known.get(name, "").split()
-        if len(was) != 3 or not was[2].isdecimal():
-            kept[name] = f"{file} {since} 0"
+        if len(was) != 3 or not (was[1] + was[2]).isdecimal():
+            kept[name] = f"{file} {last} 0"
             continue
-        anew = int(was[2]) + 1 if was[1] != since else 0
+        anew = int(was[2]) + 1 if int(first) > int(was[1]) else 0
         if was[0] != file or anew == 1:
             deployed.append(name)
-        kept[name] = f"{file} {since} {min(anew, 9)}"
+        kept[name] = f"{file} {last} {min(anew, 9)}"
     while len(kept) > _MOST_PROGRAMS:
         del kept[next(iter(kept))]
     return deployed, kept
@@ -141,6 +143,11 @@ class Usual:
     def _files(self) -> list[UsualFile]:
         names = os.listdir(self._place) if self._place.is_dir() else []  # noqa: PTH208 - names
         return [f for name in sorted(names) if (f := UsualFile.named(name)) is not None]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing usual is kept."""
+        return not self._files()
 
     def newest_age(self) -> int:
         """Return how many deployments there were before the newest file."""

@@ -812,9 +812,10 @@ def _births(threads: set[int]) -> dict[int, int]:
 
 
 def find_programs(threads: Sequence[tracefs.ThreadRow]) -> dict[str, str]:
-    """Return by names of threads which file their processes execute, and since when.
+    """Return by names of threads which file their processes execute, and when they began.
 
-    A deployment shows in either.  Names of processes that differ in the file are left out.
+    That is when the first and when the last began: a deployment shows in either.  Names of
+    processes that differ in the file are left out.
     """
     files: dict[int, str] = {}
     found: dict[str, set[int]] = {}
@@ -831,7 +832,7 @@ def find_programs(threads: Sequence[tracefs.ThreadRow]) -> dict[str, str]:
             found.setdefault(name, set()).add(pid)
     sure = {n: pids for n, pids in found.items() if len({files[pid] for pid in pids}) == 1}
     return {
-        name: f"{files[min(pids)]} {min(map(start_time, pids))}"
+        name: " ".join((files[min(pids)], *(str(of(map(start_time, pids))) for of in (min, max))))
         for name, pids in itertools.islice(sorted(sure.items()), _MOST_PROGRAMS)
     }
 

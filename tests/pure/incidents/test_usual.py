@@ -117,6 +117,9 @@ def test_recordings_stay_spread_when_they_come_one_by_one() -> None:
         (["a-1-1 5", "a-1-2 5"], [[], ["web"]]),  # another file
         (["a-1-1 5", "a-1-1 9", "a-1-1 9"], [[], ["web"], []]),  # it began anew
         (["a-1-1 5", "a-1-1 9", "a-1-1 12", "a-1-1 15"], [[], ["web"], [], []]),  # it always does
+        # Another of that name, as old as the machine, ended: it goes on itself.
+        (["a-1-1 2 5", "a-1-1 5 5"], [[], []]),
+        (["a-1-1 2 5", "a-1-1 5 7", "a-1-1 8 9"], [[], [], ["web"]]),
     ],
 )
 def test_deployments(looks: list[str], deployed: list[list[str]]) -> None:
