@@ -24,7 +24,7 @@ from critpath.errors import CODE_BY_VERDICT, EXIT_INCONCLUSIVE, CritpathError
 from critpath.incidents import keeping
 from critpath.incidents.dumps import USUAL, Dump, list_dumps, open_dump
 from critpath.incidents.times import format_time, parse_time
-from critpath.incidents.usual import DIRECTORY, Found, Usual, find_deployed
+from critpath.incidents.usual import DIRECTORY, OF_A_KIND, Found, Usual, find_deployed
 from critpath.model import CompareSettings, PathSet
 from critpath.model.containers import places_in
 from critpath.model.paths import begin_dates
@@ -231,7 +231,7 @@ class Looker:
         self._note(dump, self._compare(held), held.entry)
 
     def _compare(self, held: _Held) -> ComparisonDocument:
-        analysis = flow.compare(held.normal, held.sample, self._how.settings)
+        analysis = flow.compare(held.normal, thin(held.sample), self._how.settings)
         return comparison_document(analysis, entries=True)
 
     def _note(
@@ -286,6 +286,17 @@ def find_identity(one: IncidentDocument) -> tuple[str, ...]:
     facts = one.cause
     of = (facts.cause_id, facts.state, facts.role, facts.peer, facts.device) if facts else ()
     return (one.host, one.program, one.kind, one.verdict, *of)
+
+
+def thin(paths: PathSet) -> PathSet:
+    """Return at most so many executions of each kind as there are of what is usual."""
+    labels = np.array(paths.executions.label, dtype=object)
+    chosen = []
+    for label in set(paths.executions.label):
+        rows = np.flatnonzero(labels == label)
+        kept = min(len(rows), OF_A_KIND)  # of as many stretches the middle
+        chosen.append(rows[(2 * np.arange(kept) + 1) * len(rows) // (2 * kept)])
+    return paths.take(np.sort(np.concatenate(chosen))) if chosen else paths
 
 
 def split_at(paths: PathSet, moment: int, window: int) -> tuple[PathSet, PathSet]:

@@ -24,7 +24,7 @@ _BLOCK: Final = 6 * 3600  # s of a file
 _DAY, _WEEK = 24 * 3600, 7 * 24 * 3600
 _MOST_AGE: Final = 14 * _DAY
 _MOST_BYTES: Final = 256 << 20
-_OF_A_KIND: Final = 200  # executions of a kind in a file
+OF_A_KIND: Final = 200  # executions of a kind in a file, and of a dump that are looked at
 _RECORDINGS: Final = 12  # in a file
 _AGES: Final = 2  # what runs now, and before it was deployed
 _ENOUGH: Final = 50  # technical: executions; more files are taken until there are so many
@@ -209,7 +209,7 @@ class Usual:
             baseline, _ = old.add(new, self._version, _RECORDINGS + 1)
         if place.is_symlink():
             place.unlink()
-        baseline.thin(_OF_A_KIND, _RECORDINGS).save(place)
+        baseline.thin(OF_A_KIND, _RECORDINGS).save(place)
         sizes = {f: (self._place / f.name).lstat().st_size for f in self._files()}
         for each in choose_removed(sizes, second, age):
             (self._place / each.name).unlink(missing_ok=True)

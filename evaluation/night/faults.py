@@ -89,7 +89,7 @@ def switched_on(fault: Fault, night: Path) -> Iterator[None]:
                 Path(f"/proc/{process.pid}/autogroup").write_text("-4")
         elif fault.name == "quota":
             file = GROUPS / "cpu" / "critpath-night" / "cpu.cfs_quota_us"
-            file.write_text("8500")  # of 100 ms
+            file.write_text("5500")  # of 100 ms
             stack.callback(file.write_text, "-1")
         elif fault.name == "disk":
             device = night.stat().st_dev

@@ -206,7 +206,8 @@ def spend_night(given: argparse.Namespace, place: Path) -> dict[str, Any]:
     flight, kept, asked = place / "flight", place / "incidents", place / "requests.txt"
     chosen = [fault for fault in FAULTS if not given.faults or fault.name in given.faults]
     always = ("record", "--always", "--overhead", given.overhead, "--usual", given.usual,
-              "--after", "10s", "--at-most", "3600/h", "--dumps", 100, "-o", flight)  # fmt: skip
+              "--keep", given.history, "--after", "10s", "--at-most", "3600/h", "--dumps", 100,
+              "-o", flight)  # fmt: skip
     conditions = given.when or ["signal USR2"]
     whole = given.healthy + given.slot * len(chosen)
     neighbour = Neighbour()
@@ -230,6 +231,11 @@ def spend_night(given: argparse.Namespace, place: Path) -> dict[str, Any]:
         begin = time.time() + given.healthy
         slots = plan(chosen, begin, given.slot, given.seed)
         (place / "truth.json").write_text(json.dumps([asdict(slot) for slot in slots], indent=1))
+        if given.keep:
+            copies = threading.Thread(
+                target=copy_dumps, args=(flight, place / "dumps"), daemon=True
+            )
+            copies.start()
         looking = Incidents(critpath, flight, kept, place / "incidents.log")
         ending.callback(looking.close)
         ending.callback(neighbour.switch, on=False)
@@ -271,6 +277,15 @@ def spend_night(given: argparse.Namespace, place: Path) -> dict[str, Any]:
         "requests": len(asked.read_text().splitlines()),
         "load": Path("/proc/loadavg").read_text().split()[0],
     }
+
+
+def copy_dumps(flight: Path, where: Path) -> None:
+    """Keep each dump as it is made: of what is usual, the flight keeps few."""
+    where.mkdir()
+    while flight.parent.exists():
+        for dump in [p for p in flight.glob("[0-9]*-*") if not (where / p.name).exists()]:
+            subprocess.run(["cp", "-al", str(dump), str(where)], check=False)
+        time.sleep(2)
 
 
 def keep(place: Path, where: Path) -> None:
@@ -326,6 +341,7 @@ def main() -> None:
     parser.add_argument("--python", default=sys.executable, help="has the servers' packages")
     parser.add_argument("--overhead", default="1%")
     parser.add_argument("--usual", default="60s")
+    parser.add_argument("--history", default="40s", help="that a dump has at most")
     parser.add_argument("--slot", type=float, default=80.0, help="s of a fault with what is around")
     parser.add_argument("--healthy", type=float, default=200.0, help="s before the first")
     parser.add_argument("--settle", type=float, default=30.0, help="s for the last lines")

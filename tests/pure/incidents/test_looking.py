@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from critpath.documents.incidents import TriggerEntry
 from critpath.errors import UnreadableError, UsageError
 from critpath.incidents import keeping
 from critpath.incidents.dumps import Dump
-from critpath.incidents.looking import Looker, Looking, split_at
+from critpath.incidents.looking import Looker, Looking, split_at, thin
 from critpath.incidents.times import format_time, parse_time
 from critpath.model import CompareSettings, PathSet
 from critpath.schema.environment import Environment
@@ -287,6 +288,18 @@ def test_the_window_is_as_long_as_it_takes() -> None:
     assert after.executions.label.count("b") >= 20
     before, after = split_at(slow.take(np.arange(0)), 5, 10**9)
     assert len(before) == len(after) == 0
+
+
+def test_of_each_kind_some_are_looked_at_evenly_spread() -> None:
+    paths = draw(["r100"] * 5000)
+    labels = tuple("rare" if n % 1000 == 7 else "often" for n in range(5000))
+    paths = replace(paths, executions=replace(paths.executions, label=labels))
+    few = thin(paths)
+    assert Counter(few.executions.label) == {"rare": 5, "often": 200}
+    apart = np.diff(
+        [e for e, n in zip(few.executions.begin, few.executions.label, strict=True) if n == "often"]
+    )
+    assert apart.max() <= 2 * apart.min()
 
 
 @pytest.mark.parametrize(
