@@ -125,6 +125,7 @@ STARTS: Final = (
     Start("recording/hints.py", "nap", "kernel", (0, 1)),
     Start("recording/kills.py", "budget --times 1 --json {made}/kills.json", "kernel"),
     Start("recording/many.py", "--files 50 --classes 100", "kernel"),
+    Start("recording/noticing.py", "--days 1 --kinds 1 --seeds 0 --streams calm"),
     Start("recording/overhead.py", "{made} --seconds 1 --targets 5 --loads steady", "kernel"),
     Start("recording/record_faults.py", "1", "kernel cc"),
     Start("recording/recording_faults.py", "--only command", "kernel cc"),

@@ -514,9 +514,10 @@ _TABLE: Final[dict[str, tuple[Setting, ...]]] = {
         Setting("memory", as_size, 256 << 20, "with --always: of all buffers of all cpus", "SIZE"),
         Setting("at-most", as_hourly, 6, "with --always: dumps an hour for conditions", "N/h"),
         Setting("dumps", whole(1, 10_000), 20, "with --always: dumps that are kept", "N"),
-        Setting("when", as_condition, (), "with --always: save when this happens: latency KIND > "
-            "250ms, loss, signal USR1, exit != 0, pressure cpu|io|memory some 150ms/1s, overhead > "
-            "2x; may be repeated", "COND", listed=as_conditions),
+        Setting("when", as_condition, (), "with --always: save when this happens: latency [KIND] "
+            "[p99] > 250ms [over 30s], rate KIND < 5/s over 30s, slower than usual, loss, signal "
+            "USR1, exit != 0, pressure cpu|io|memory some 150ms/1s, overhead > 2x; may be repeated",
+            "COND", listed=as_conditions),
         Setting("after", as_pause, 10.0, "with --always: how long a latency or pressure goes on to "
             "be recorded before it is saved; 0: not at all", "TIME"),
         Setting("usual", as_pause, 3600.0, "with --always: save what is usual every so often, for "

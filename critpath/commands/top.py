@@ -1,14 +1,15 @@
-"""``critpath top``: executions by label over a sliding window."""
+"""``critpath top``: requests and executions by label over a sliding window."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -33,8 +34,12 @@ _MOST: Final = 200_000  # executions in a window
 _SHOWN: Final = 3  # states of a label
 _LEAST: Final = 0.0005  # a share that is shown
 _ROWS: Final = 40
+# Columns of a terminal: between two of a table, and that a label has at least.
+_BETWEEN, _LEAST_WIDE = 3, 12
+_GOES: Final = "where their time goes"
 _P99: Final = 0.99
 _NICE: Final = 19
+_REQUESTS: Final = "requests"
 
 Shares = Mapping[str, Mapping[str, float]]
 
@@ -72,6 +77,8 @@ class Screen:
         Of the window (s): less than asked for in the first of a recording.
     ended : sequence of Ended
         In the window.
+    requests : sequence of mapping
+        Rows of requests that a recorder counted itself, see `label_rows`.
     shares : mapping
         By label, where those of `ended` do not say.
     source : str
@@ -83,6 +90,7 @@ class Screen:
     at: int
     span: float
     ended: Sequence[Ended]
+    requests: Sequence[Mapping[str, Any]] = ()
     shares: Shares = field(default_factory=dict)
     source: str = ""
     said: Mapping[str, Any] = field(default_factory=dict)
@@ -91,11 +99,6 @@ class Screen:
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Show until the end, and return the exit code."""
     frames = _replay(arguments, settings) if _is_recording(arguments) else None
-    if arguments.by_container and frames is None:
-        raise UsageError(
-            "top of a running flight recorder by container: what programs mark has none",
-            "critpath top DUMP --execution requests --by-container",
-        )
     live = frames is None
     if frames is None:
         frames = _follow_live(arguments, settings)
@@ -140,7 +143,11 @@ def _show(frames: Iterator[Screen], arguments: argparse.Namespace, *, redraw: bo
 
 
 def label_rows(frame: Screen) -> list[dict[str, Any]]:
-    """Return a row for each label, most time first: its rate, percentiles, and states' shares."""
+    """Return a row for each label, most time first: its rate, percentiles, and states' shares.
+
+    Of requests that were not answered ``resets`` has how many ended by a reset, ``cut`` how many
+    touched a time that was not recorded.
+    """
     by_label: dict[str, list[Ended]] = {}
     for one in frame.ended:
         by_label.setdefault(one.label, []).append(one)
@@ -159,6 +166,7 @@ def label_rows(frame: Screen) -> list[dict[str, Any]]:
                 "shares": shares,
             }
         )
+    rows += [{**row, "shares": dict(frame.shares.get(row["label"], {}))} for row in frame.requests]
     return sorted(rows, key=lambda row: (-row["time_ns"], row["label"]))
 
 
@@ -197,22 +205,47 @@ def draw(frame: Screen, console: Console) -> RenderableType:
     from critpath.report.text import new_table, shown  # noqa: PLC0415 - start-up time
 
     rows = label_rows(frame)
-    table = new_table(console, "label", ">per s", ">p50", ">p99", "where their time goes")
-    for row in rows[:_ROWS]:
-        states = sorted(row["shares"].items(), key=lambda pair: -pair[1])[:_SHOWN]
-        goes = ", ".join(
-            f"{state} {format_share(share)}" for state, share in states if share >= _LEAST
+    with_resets = any("resets" in row for row in rows)
+    heads = ("label", ">per s", ">p50", ">p99", *((">resets",) if with_resets else ()))
+    cells = [
+        (
+            row["label"] or "(none)",
+            f"{row['rate']:,.1f}",
+            *(format_ns(row[name]) if row["count"] else "-" for name in ("p50_ns", "p99_ns")),
+            *((f"{row['resets']:,}" if row.get("resets") else "-",) if with_resets else ()),
         )
-        table.add_row(
-            *(shown(text, console) for text in (row["label"] or "(none)", f"{row['rate']:,.1f}")),
-            *(shown(format_ns(row[name]), console) for name in ("p50_ns", "p99_ns")),
-            shown(goes or "not known yet", console),
-        )
-    total = f"{plural(sum(row['count'] for row in rows), 'execution')} in {frame.span:g} s"
+        for row in rows[:_ROWS]
+    ]
+    widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
+    numbers = sum(widths[1:]) + _BETWEEN * len(widths)
+    longest = max(min(widths[0], console.width - numbers - len(_GOES)), _LEAST_WIDE)
+    room = max(console.width - numbers - min(widths[0], longest), len(_GOES))
+    table = new_table(console, *heads, _GOES)
+    for row, (label, *of_row) in zip(rows, cells, strict=False):
+        goes = _name_shares(row["shares"], room)
+        texts = (_cut(label, longest), *of_row, goes)
+        table.add_row(*(shown(text, console) for text in texts))
+    kinds = ("request",) * with_resets + ("execution",) * (len(frame.ended) > 0 or not with_resets)
+    counts = (sum(row["count"] for row in frame.requests), len(frame.ended))
+    many = [plural(counts[kind == "execution"], kind) for kind in kinds]
+    total = f"{', '.join(many)} in {frame.span:g} s"
     if len(rows) > _ROWS:
         total += f", {len(rows) - _ROWS} more labels"
     lines = ["; ".join((total, *_say_rest(frame))), *_source(frame)]
     return Group(*(shown(line, console) for line in lines), table)
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 1]}…"
+
+
+def _name_shares(shares: Mapping[str, float], room: int) -> str:
+    """Return the states that take most of the time, as many as there is room for."""
+    states = sorted(shares.items(), key=lambda pair: -pair[1])[:_SHOWN]
+    names = [f"{state} {format_share(share)}" for state, share in states if share >= _LEAST]
+    while len(names) > 1 and len(", ".join(names)) > room:
+        del names[-1]
+    return _cut(", ".join(names), room) if names else _cut("not known yet", room)
 
 
 def _say_rest(frame: Screen) -> Iterator[str]:
@@ -239,10 +272,10 @@ def _source(frame: Screen) -> Iterator[str]:
 class _DumpReader:
     """Paths of the newest dump, found beside what is shown and at the lowest priority."""
 
-    def __init__(self, settings: Settings, what: str) -> None:
+    def __init__(self, settings: Settings, what: Sequence[str], *, by_container: bool) -> None:
         self.shares: Shares = {}
         self.source = self._asked = ""
-        self._settings, self._what = settings, what
+        self._settings, self._what, self._by_container = settings, what, by_container
         self._thread: threading.Thread | None = None
 
     def look(self, dump: str) -> None:
@@ -254,45 +287,116 @@ class _DumpReader:
         self._thread.start()
 
     def _read(self, dump: str) -> None:
+        from critpath.model.requests import service_of  # noqa: PLC0415 - numpy
+
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
-        try:
-            found = _read_ended(Path(dump), self._settings, self._what)
-        except (CritpathError, OSError):  # none is whole there, or it was removed
-            return
         by_label: dict[str, list[Ended]] = {}
-        for one in found:
-            by_label.setdefault(one.label, []).append(one)
-        self.shares = {label: _mean_shares(of) for label, of in by_label.items()}
-        self.source = Path(dump).name
+        for what in self._what:
+            with contextlib.suppress(CritpathError, OSError):  # it has none, or was removed
+                for one in _read_ended(Path(dump), self._settings, what):
+                    label = service_of(one.label) if what == _REQUESTS else one.label
+                    if self._by_container:
+                        label = _name_container(one.label)
+                    by_label.setdefault(label, []).append(one)
+        if by_label:
+            self.shares = {label: _mean_shares(of) for label, of in by_label.items()}
+            self.source = Path(dump).name
+
+
+class Requests:
+    """What a flight recorder told of requests: counts so far, of which a window is a difference."""
+
+    def __init__(self, window: int) -> None:
+        self._window = window
+        self._told: deque[tuple[int, dict[str, list[Any]]]] = deque()
+        self._base, self._first = 2.0, 1.0  # of sketches: a bucket's growth, and the first's begin
+
+    def add(self, answers: Sequence[Mapping[str, Any]]) -> None:
+        """Take what was answered together."""
+        now, found = int(answers[-1]["now"]), {}
+        for answer in answers:
+            self._base, self._first = answer["sketch"]["base"], answer["sketch"]["first"]
+            for name, *counts, pairs in answer["requests"]:
+                found[name] = [counts, dict(zip(pairs[::2], pairs[1::2], strict=True))]
+        self._told.append((now, found))
+        while len(self._told) > 2 and self._told[1][0] <= now - self._window:
+            self._told.popleft()
+
+    def list_rows(self, name_of: Callable[[str], str]) -> tuple[float, list[dict[str, Any]]]:
+        """Return for how long counts are (s), and a row for each name that anything is called."""
+        (begin, before), (end, after) = self._told[0], self._told[-1]
+        span = max((end - begin) / NS_PER_S, 1e-9)
+        rows: dict[str, list[Any]] = {}
+        for name, (counts, sketch) in after.items():
+            was, gone = before.get(name, [[0] * len(counts), {}])
+            row = rows.setdefault(name_of(name), [[0] * len(counts), {}])
+            row[0] = [a + b - c for a, b, c in zip(row[0], counts, was, strict=True)]
+            for at, many in sketch.items():
+                row[1][at] = row[1].get(at, 0) + (many - gone.get(at, 0)) % (1 << 32)
+        return span, [
+            {
+                "label": name,
+                "count": count,
+                "rate": count / span,
+                "p50_ns": self._percentile(sketch, 0.5),
+                "p99_ns": self._percentile(sketch, _P99),
+                "time_ns": took,
+                "cut": cut,
+                "resets": resets,
+            }
+            for name, [[count, took, cut, resets], sketch] in rows.items()
+            if count or resets or cut
+        ]
+
+    def _percentile(self, sketch: Mapping[int, int], part: float) -> int:
+        """Return the middle of the bucket that a percentile is in."""
+        left = part * sum(sketch.values())
+        first, base = float(self._first), float(self._base)
+        for at in sorted(sketch):
+            left -= sketch[at]
+            if left <= 0 and sketch[at]:
+                return int(first * base ** (at + 0.5))
+        return 0
 
 
 def _follow_live(arguments: argparse.Namespace, settings: Settings) -> Iterator[Screen]:
     from critpath_record import RunningFlight  # noqa: PLC0415 - start-up time
 
     flight = RunningFlight.find(arguments.directory)
-    what = settings["execution"] or "marker"
-    if what not in {"marker", "process"}:
+    asked = settings["execution"]
+    what = (asked,) if asked else (_REQUESTS, "marker")
+    if not {*what} <= {_REQUESTS, "marker", "process"}:
         raise UsageError(
-            f"top of a running flight recorder by {safe_text(what)}",
-            "--execution marker, or process; critpath top DUMP takes any",
+            f"top of a running flight recorder by {safe_text(asked)}",
+            "--execution requests, marker, or process; critpath top DUMP takes any",
         )
-    reader = _DumpReader(settings, what)
+    reader = _DumpReader(settings, what, by_container=arguments.by_container)
+    name_of = _name_container if arguments.by_container else str
     held: deque[Ended] = deque(maxlen=_MOST)
+    requests = Requests(round(arguments.window * NS_PER_S))
     begun = due = time.monotonic()
-    seen = 0
+    seen, seen_once = 0, False
     while True:
-        more = True
-        while more:
-            answer = flight.ask({"top": seen}, 10)
-            seen, more = int(answer["seen"]), bool(answer["more"])
-            held += [Ended(*one[1:]) for one in answer["ended"] if one[0] == what]
+        answers: list[dict[str, Any]] = []
+        number = 0
+        while not answers or answers[-1]["more"] or number:
+            answers.append(flight.ask({"top": seen, "from": number}, 10))
+            seen, number = int(answers[-1]["seen"]), int(answers[-1]["next"])
+            held += [Ended(*one[1:]) for one in answers[-1]["ended"] if one[0] in what]
+        answer = answers[-1]
         now = int(answer["now"])
         oldest = now - round(arguments.window * NS_PER_S)
         while held and held[0].end < oldest:
             held.popleft()
         reader.look(str(answer["dump"]))
         said = {name: answer[name] for name in ("overhead", "covers", "missed", "dump")}
-        yield Screen(now, arguments.window, list(held), reader.shares, reader.source, said)
+        requests.add(answers)
+        if not seen_once:
+            seen_once = True  # of requests there is nothing to tell before a second look
+            time.sleep(1.0)
+            continue
+        rows = requests.list_rows(name_of)[1] if _REQUESTS in what else []
+        yield Screen(*(now, arguments.window, [*held], rows, reader.shares, reader.source, said))
         if arguments.duration and time.monotonic() - begun >= arguments.duration:
             return
         due += 1.0

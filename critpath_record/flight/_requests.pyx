@@ -5,7 +5,7 @@ A turn is what the analysis says it is (`turns.pxi`); endpoints are found as `cr
 finds them, by what was seen so far.  All tables have a size that is never exceeded.
 """
 
-from libc.math cimport log2
+from libc.math cimport ceil, log2
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memset
@@ -236,6 +236,11 @@ cdef class Requests:
     def keep_turns(self, rows):
         """Write every turn to a list: socket, begin, end, thread, kind, bytes in and out."""
         self.turns = rows
+
+    def hand_on(self, int number, bint wanted):
+        """Say whether events of a number are handed on, or passed over."""
+        if number:
+            self.what_of[number & 0xFFFF] = HANDED_ON if wanted else NOTHING
 
     def add(self, const uint8_t[::1] page not None):
         """Take the events of a page; return time and content of those that are others'."""
@@ -935,3 +940,38 @@ def merge(sketches):
 def find_bucket(int64_t ns):
     """Return the bucket that a time is in."""
     return bucket_of(ns)
+
+
+def count_all(sketch):
+    """Return how many times a sketch has."""
+    return _count(sketch, -1)
+
+
+def count_over(sketch, int32_t bucket):
+    """Return how many times of a sketch are in higher buckets."""
+    return _count(sketch, bucket)
+
+
+cdef int64_t _count(const uint8_t[::1] of, int32_t bucket) except -1:
+    cdef int64_t found = 0
+    cdef Py_ssize_t i
+    for i in range(of.shape[0] // 8):
+        if <int32_t>load32(&of[8 * i]) > bucket:
+            found += load32(&of[8 * i + 4])
+    return found
+
+
+def find_quantile(const uint8_t[::1] of not None, double part):
+    """Return the bucket of the smallest time that so large a part does not exceed, -1 for none."""
+    cdef int64_t least = <int64_t>ceil(part * _count(of, -1)), found = 0
+    cdef Py_ssize_t i
+    for i in range(of.shape[0] // 8):
+        found += load32(&of[8 * i + 4])
+        if found >= least:
+            return <int32_t>load32(&of[8 * i])
+    return -1
+
+
+def time_of(double bucket):
+    """Return the time (ns) in the middle of a bucket: 1.1 % from any in it at most."""
+    return <int64_t>(2 ** ((bucket + LOWEST + 0.5) / IN_OCTAVE))

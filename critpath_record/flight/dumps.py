@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -71,6 +71,8 @@ class Trigger:
         When (ns, CLOCK_MONOTONIC).
     asked : bool
         Somebody asks for it: how many there are an hour is theirs.
+    noticed : mapping
+        Of requests, what they are and were: see `noticing.Noticed`.
     """
 
     when: str
@@ -79,6 +81,7 @@ class Trigger:
     id: str = ""
     at: int = 0
     asked: bool = False
+    noticed: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def word(self) -> str:

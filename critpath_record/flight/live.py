@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import struct
+from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -13,7 +14,7 @@ from urllib.parse import unquote
 
 from critpath.errors import CritpathError
 from critpath.units import safe_text
-from critpath_record.flight._requests import Requests
+from critpath_record.flight._requests import Requests, time_of
 from critpath_record.flight.kinds import Kinds
 from critpath_record.flight.pages import has_missed, page_time
 from critpath_record.ftrace.formats import EventFormat, parse_format
@@ -25,6 +26,8 @@ _MOST_OPEN: Final = 10_000
 _EVENT: Final = struct.Struct("=HBBi")  # fields of all events: number and thread
 _TEXT: Final = 16  # where a mark's text begins
 _COMM_BYTES: Final = 16
+GROWTH: Final = 2 ** (1 / 32)  # from one bucket of a sketch to the next
+_ROW: Final = 100  # bytes of a kind without its sketch, about
 _MARK: Final = re.compile(rb"critpath:(begin|end) ([!-~]{1,800})(?: ([!-~]{1,800}))?", re.ASCII)
 
 
@@ -152,14 +155,23 @@ class LiveExecutions:
         self.kinds = kinds
         self.requests = Requests(formats.table, self.kinds.find)
 
-    def add(self, pages: list[bytes], until: int = 0) -> list[Execution]:
-        """Return the executions that ended in these pages.
+    def add(
+        self, pages: list[bytes], until: int = 0, opened: Sequence[int] = (), *, looks: bool = True
+    ) -> list[Execution]:
+        """Return the executions that ended in these pages, if somebody looks at them.
 
-        With them all that happened until a time (ns) is known: so far requests are followed.
+        With the pages all that happened until a time (ns) is known: so far requests are followed.
+        Before each of `opened` nothing was recorded for a while.
         """
+        self.requests.hand_on(self._formats.mark, wanted=looks)
         found = []
         steps = sorted(step for page in pages for step in self._steps(page))
+        for time in opened:
+            self.requests.cross_gap(time)
         self.requests.advance(until)
+        if not looks:
+            self.forget()
+            return []
         for time, begins, what, kind, key in steps:
             if not what:
                 self.forget()  # the end of what is open may be among what was lost
@@ -178,10 +190,24 @@ class LiveExecutions:
         """Forget which executions began: pages are left out from here on."""
         self._open.clear()
 
-    def cross_gap(self, until: int) -> None:
-        """Forget what began: nothing was recorded for a while that ends now."""
-        self.forget()
-        self.requests.cross_gap(until)
+    def tell(self, number: int, room: int) -> dict[str, object]:
+        """Return what requests there were so far, of kinds from a number on.
+
+        A row of each: name, requests, ns, cut, resets, and its sketch: buckets and how many are in
+        each (`sketch` says what a bucket is).  As many as there is room for (bytes).
+        """
+        rows: list[list[object]] = []
+        while number < len(self.kinds.names) and room > 0:
+            *counts, sketch = self.requests.read_kind(number)
+            if any(counts) and self.kinds.names[number]:
+                rows.append([self.kinds.names[number], *counts, array("I", sketch).tolist()])
+                room -= _ROW + len(sketch)
+            number += 1
+        return {
+            "requests": rows,
+            "next": number if number < len(self.kinds.names) else 0,
+            "sketch": {"base": GROWTH, "first": time_of(-0.5)},
+        }
 
     def _steps(self, page: bytes) -> Iterator[tuple[int, bool, str, str, str]]:
         of = self._formats

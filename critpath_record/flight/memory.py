@@ -89,6 +89,16 @@ class MemoryJournal(Journal):
                 first[row["layer"]] = number
         return [row for number, row in enumerate(self.rows) if number > first.get(row["layer"], -1)]
 
+    def list_opened(self, layers: Collection[str], since: int) -> list[int]:
+        """Return when any of these layers was opened since a time (ns): there was a gap before."""
+        found = []
+        for row in reversed(self.rows):
+            if int(str(row.get("end") or row["closed"])) < since:
+                break
+            if "end" in row and row["layer"] in layers:
+                found.append(int(str(row["end"])))
+        return sorted(found)
+
     def note_other(self, layer: str, since: int) -> None:
         """Note that somebody else kept a layer from recording, at some time since.
 

@@ -52,7 +52,7 @@ from critpath_record.ftrace.gate import lasts, split_layers
 from critpath_record.ftrace.preflight import CLOCK
 from critpath_record.profiles import profile_events, profile_label
 from critpath_record.recorder import Leftover
-from critpath_record.sockets import scan_descriptors, scan_sockets
+from critpath_record.sockets import LISTEN, UNIX, scan_descriptors, scan_sockets
 
 PROFILES: Final = ("requests", "minimal")  # the first of which the kernel has all events
 _TICK: Final = (0.05, 1.0)  # s between two looks at marks: where triggers ask for them, else
@@ -181,6 +181,8 @@ class Flight:
         self._ended: deque[Execution] = deque(maxlen=_WAITING)
         self._watched = 0.0  # until when somebody looks on
         self._seen = 0  # executions in all, of which the newest are held
+        self._lasting: frozenset[str] = frozenset()  # layers that are moved as they come
+        self._followed = 0  # until when (ns)
         self._profile = ""
         self._began = time.monotonic()
         self._usual_due = self._began + min(request.usual, request.keep)
@@ -270,7 +272,12 @@ class Flight:
         control.paid = CONTROL.paid_always
         control.longest = max(control.longest, budget.horizon / _LOOKS)
         control.closed = budget.horizon / (2 * _LOOKS), budget.horizon / SLOTS / 2
-        self._live = LiveExecutions(Formats.read(memory.instance), Kinds())
+        self._live = live = LiveExecutions(Formats.read(memory.instance), Kinds())
+        if lasting:
+            rows = [row for row in scan_sockets()[0] if row[3] != UNIX and row[5] == LISTEN]
+            live.requests.listen({row[7] for row in rows}, every=bool(rows))
+            self._triggers.follow(live)
+        self._lasting = frozenset(lasting)
         self._look_at_threads()
         self._own = time.thread_time()
         self._since = time.monotonic_ns()
@@ -379,13 +386,18 @@ class Flight:
 
     def _read_marks(self) -> list[Execution]:
         """Move what marks there are; return the executions that ended, if somebody looks."""
-        return self._add_marks(self._memory.read_marks())
+        until = time.monotonic_ns()
+        return self._add_marks(self._memory.read_marks(), until)
 
-    def _add_marks(self, pages: Sequence[bytes]) -> list[Execution]:
-        if not self._triggers.watches_marks and time.monotonic() > self._watched:
+    def _add_marks(self, pages: Sequence[bytes], until: int) -> list[Execution]:
+        """Follow what was moved; all that happened until a time is among it, or was before."""
+        looks = self._triggers.watches_marks or time.monotonic() <= self._watched
+        if not (looks or self._lasting):
             self._live.forget()
             return []
-        ended = self._live.add([*pages])
+        opened = self._memory.journal.list_opened(self._lasting, self._followed)
+        self._followed = until
+        ended = self._live.add([*pages], until, opened, looks=looks)
         self._ended.extend(ended)
         self._seen += len(ended)
         return ended
@@ -509,7 +521,7 @@ class Flight:
                         memory.drop()
                     self._since = time.monotonic_ns()
             self._closed = (time.monotonic_ns() - begun) / NS_PER_S
-            self._add_marks(held.came)
+            self._add_marks(held.came, closed)
             if before is not None:
                 before = replace(before, begin=max(before.begin, oldest))
             with contextlib.closing(held):
@@ -653,13 +665,16 @@ class Flight:
             else:
                 (self._waiting if after else self._asked).append(client)
         elif "top" in asked:
-            _reply(client, self._tell(asked["top"]))
+            _reply(client, self._tell(asked["top"], asked.get("from")))
         else:
             self._ending |= "stop" in asked
             _reply(client, self.status())
 
-    def _tell(self, seen: object) -> dict[str, object]:
-        """Return the executions that ended after so many, as many as an answer holds."""
+    def _tell(self, seen: object, number: object) -> dict[str, object]:
+        """Return the executions that ended after so many, as many as an answer holds.
+
+        And what requests of kinds from a number on there were so far, as many kinds as it holds.
+        """
         self._watched = time.monotonic() + _LOOKED_ON
         first = self._seen - len(self._ended)
         after = min(seen, self._seen) if isinstance(seen, int) and seen >= 0 else self._seen
@@ -677,6 +692,7 @@ class Flight:
             "more": until < self._seen,
             "missed": max(first - after, 0),
             "ended": rows,
+            **self._live.tell(number if isinstance(number, int) else 0, max(room, _TOLD // 2)),
             "dump": self._last,
             "covers": self._covers(),
             "overhead": round(self._second[2], 5),
@@ -770,6 +786,7 @@ class Flight:
                 "kind": trigger.kind,
                 "id": trigger.id,
                 "at": trigger.at,
+                **({"noticed": trigger.noticed} if trigger.noticed else {}),
             },
         }
 

@@ -16,7 +16,8 @@ from critpath.errors import CritpathError
 from critpath.units import format_ns, format_share
 from critpath_record.flight.conditions import EXIT, LATENCY, LOSS, OVERHEAD, PRESSURE, Condition
 from critpath_record.flight.dumps import Trigger
-from critpath_record.flight.live import MARKER, Execution
+from critpath_record.flight.live import MARKER, Execution, LiveExecutions
+from critpath_record.flight.noticing import RequestConditions
 from critpath_record.scripts import listen
 
 _PRESSURE: Final = Path("/proc/pressure")
@@ -37,6 +38,7 @@ class Triggers:
         self._exits: socket.socket | None = None
         self._totals: dict[Condition, tuple[int, int]] = {}  # when looked at last, and us then
         self._lost: int | None = None
+        self.requests: RequestConditions | None = None  # where sockets are followed
         try:
             for one in self.conditions:
                 if one.word == PRESSURE:
@@ -72,13 +74,17 @@ class Triggers:
         if self._exits is not None:
             poll.register(self._exits, select.POLLIN)
 
+    def follow(self, live: LiveExecutions) -> None:
+        """Watch requests, as they are followed."""
+        self.requests = RequestConditions(live, self.conditions)
+
     def _of(self, word: str) -> list[Condition]:
         return [one for one in self.conditions if one.word == word]
 
     @property
     def watches_marks(self) -> bool:
-        """Whether slow executions are watched for."""
-        return bool(self._of(LATENCY))
+        """Whether slow executions are watched for, each by itself."""
+        return any(not one.window for one in self._of(LATENCY))
 
     def signalled(self, number: int) -> Condition | None:
         """Return the condition of a signal."""
@@ -111,7 +117,7 @@ class Triggers:
 
     def ended(self, executions: Sequence[Execution], now: int) -> Iterator[Trigger]:
         """Yield a trigger for the slowest execution of each kind that is too slow."""
-        for one in self._of(LATENCY):
+        for one in (one for one in self._of(LATENCY) if not one.window):
             of = (e for e in executions if (e.what, e.kind) == (MARKER, one.name))
             slow = [e for e in of if e.end - e.begin > one.limit]
             if slow:
@@ -120,6 +126,8 @@ class Triggers:
 
     def counted(self, lost: int, times: float, now: int) -> Iterator[Trigger]:
         """Yield what counts tell: events lost so far, and how many times its target it costs."""
+        if self.requests is not None:
+            yield from self.requests.look(now)
         seen, self._lost = self._lost, lost
         if seen is not None and lost > seen:
             for one in self._of(LOSS):

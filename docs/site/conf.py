@@ -70,6 +70,7 @@ PAGES: Final = {
         "docs/counts",
         "docs/signatures",
         "docs/always-on",
+        "docs/live-requests",
         "docs/metrics",
         "docs/containers/README",
         "docs/kernels",

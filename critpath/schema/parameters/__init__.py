@@ -43,6 +43,7 @@ SERVICES: Final = Chosen("services")
 SERVERS: Final = Chosen("servers")
 HOSTS: Final = Chosen("hosts")
 SIMULATED: Final = Chosen("simulated")
+SIMULATED_STREAMS: Final = Chosen("streams")
 FAMILIES: Final = Chosen("families")
 SIGNATURES: Final = Chosen("signatures")
 WEATHER: Final = Chosen("weather")
@@ -58,6 +59,7 @@ CORPORA: Final[Mapping[str, str]] = {
     "servers": "requests of real servers against their own logs (evaluation.md)",
     "hosts": "recordings of two hosts and more, and drawn worlds (decision 14)",
     "simulated": "sets drawn from distributions (evaluation/alarms.md, evaluation/ab.md)",
+    "streams": "days of requests that were drawn, healthy and with slowdowns (evaluation/night)",
     "families": "families of paths that were drawn, seeds of 50,000 and above (decision 8)",
     "signatures": "workloads counted on several days (evaluation.md, signatures)",
     "weather": "faults that were reported publicly, beside busy neighbours (evaluation/weather)",

@@ -59,6 +59,13 @@ from critpath_record.ftrace.raw import read_stats
         ("exit != 0", "exit", "", 0),
         ("pressure memory some 150ms/1s", "pressure", "memory", 150_000_000),
         ("overhead > 2x", "overhead", "", 2),
+        ("latency web:80 p99 > 250ms over 30s", "latency", "web:80", 250_000_000),
+        ("latency GET /cart p99.9 > 1s over 1min", "latency", "GET /cart", NS_PER_S),
+        ("latency p50 > 2ms over 10s", "latency", "", 2_000_000),
+        ("latency p99x > 2ms", "latency", "p99x", 2_000_000),
+        ("rate web:80 < 0.5/s over 30s", "rate", "web:80", 0.5),
+        ("slower than usual", "slower", "", 0),
+        ("slower than usual by 50% at most 0.1/day", "slower", "", 0.5),
     ],
 )
 def test_conditions_are_parsed(text: str, word: str, name: str, limit: float) -> None:
@@ -77,7 +84,16 @@ def test_anything_else_is_refused_with_the_list_of_words(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["__import__('os').system('true')", "exit != 1", "signal KILL", "latency x > 0ms"]
+    "text",
+    [
+        *("__import__('os').system('true')", "exit != 1", "signal KILL", "latency x > 0ms"),
+        *("latency > 3ms", "latency x p99 > 1s", "latency x > 1s over 3s", "rate x < 0/s over 3s"),
+        *(
+            "latency x p0 > 1s over 3s",
+            "slower than usual by 0%",
+            "slower than usual at most 0/day",
+        ),
+    ],
 )
 def test_a_bad_condition_is_exit_code_2(
     critpath: Callable[..., Any], tmp_path: Path, text: str
@@ -360,7 +376,7 @@ def test_one_condition_does_not_take_all_dumps_of_an_hour() -> None:
 
 def test_rows_of_labels() -> None:
     ended = [Ended("a", 0, n + 1, {"RUN": 1.0}) for n in range(100)] + [Ended("b", 0, 10)]
-    rows = label_rows(Screen(0, 10.0, ended, {"b": {"WAIT_DISK": 0.5}}))
+    rows = label_rows(Screen(0, 10.0, ended, shares={"b": {"WAIT_DISK": 0.5}}))
     assert [(r["label"], r["rate"], r["p50_ns"], r["p99_ns"]) for r in rows] == [
         ("a", 10.0, 50, 99),
         ("b", 0.1, 10, 10),
