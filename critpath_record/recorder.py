@@ -61,6 +61,7 @@ class RecorderSettings:
     runs: bool = False  # under a budget, runs of a command are recorded whole or not at all
     # Under a budget, s after which an execution of a program is given up; 0 for the usual.
     longest: float = 0.0
+    lasts: float = 0.0  # s that it goes on; 0 where that is not known
     counts: CountsRequest | None = None  # what is counted besides
 
     @property

@@ -32,6 +32,7 @@ from critpath_record import recorder as recorders
 from critpath_record._pulse import name_thread
 from critpath_record._spawn import become_subreaper
 from critpath_record.budget.account import share_of
+from critpath_record.budget.selection import check_runs
 from critpath_record.cleanup import remove_leftovers
 from critpath_record.ftrace.marks import MarkRequests
 from critpath_record.functions import (
@@ -126,6 +127,8 @@ def record(
     session = new_session_name()
     output = OutputDirectory.check(request.output, session, force=request.force, user=user)
     commands = request.commands
+    if request.budget is not None and chooses_runs(request):
+        check_runs(request.budget.share, request.runs * len(commands))
     if request.functions:
         commands = tuple(map(with_agent, commands))
     programs = tuple(find_executable(c, inherited.environment) for c in commands)
@@ -146,6 +149,7 @@ def record(
         labels_from=request.labels_from,
         budget=request.budget,
         runs=chooses_runs(request),
+        lasts=request.duration,
         counts=request.counts,
     )
     with Signals(inherited, reporter.say) as signals, subreaper():

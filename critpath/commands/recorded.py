@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from critpath.schema.parameters.budget import ACCOUNT
 from critpath.units import NS_PER_S, format_ns, format_share, plural, safe_text
 
 if TYPE_CHECKING:
@@ -58,7 +59,8 @@ def _describe_budget(manifest: Manifest, recordings: Sequence[Recording]) -> Ite
         f"{budget['of']}, over {budget['horizon']:g} s); an event costs {costs} ({known})"
     )
     yield (
-        f"overhead {100 * budget['counted']:.2f} % counted; {_compare_costs(budget['compared'])}; "
+        f"overhead {100 * budget['counted']:.2f} % counted of {100 * budget['target']:g} %: "
+        f"{_judge_budget(budget)}; {_compare_costs(budget['compared'])}; "
         f"worst "
         f"{budget['horizon']:g} s {100 * budget['worst_horizon']:.1f} %, worst cpu "
         f"{100 * budget['worst_cpu']['overhead']:.1f} %; while open "
@@ -83,6 +85,12 @@ def _describe_budget(manifest: Manifest, recordings: Sequence[Recording]) -> Ite
             f"{plural(len(base), 'gap')}, {format_ns(sum(base))} in all: not recorded, never "
             "crossed by a path"
         )
+
+
+def _judge_budget(budget: Any) -> str:
+    """Say whether a budget held: by one figure, what was counted over what was allowed."""
+    used = budget.get("used", budget["counted"] / budget["target"])
+    return "the budget held" if used <= ACCOUNT.held else f"{used:.1f} times the budget"
 
 
 def _functions(directory: Path) -> Iterator[str]:

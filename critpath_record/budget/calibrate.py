@@ -26,6 +26,8 @@ from critpath_record.dirfd import open_dir
 
 AUTO, AGAIN, NEVER = "auto", "again", "off"
 
+Measure = Callable[[Sequence[Gate], int], Costs]
+
 # Where nothing was measured: more than was seen on any machine that is not emulated (ns).
 TABLE: Final = Costs(
     events={**dict.fromkeys(("base", "syscalls", "network", "full"), 450.0), "stacks": 15_000.0},
@@ -42,7 +44,7 @@ TABLE: Final = Costs(
 _OF_TURNS: Final = frozenset({"base", "stacks"})  # what threads make that wake each other
 _TURNS, _CALLS = 150, 1500  # of a block: one to two ms
 _BLOCKS: Final = 20  # of each state, at least
-_MOST_SECONDS: Final = 0.3
+MOST_SECONDS: Final = 0.3
 _MOST_NS, _WIDEST = 20_000, 0.4  # emulated machines are slow
 _DAYS: Final = 30
 _VERSION: Final = 1
@@ -65,28 +67,6 @@ def cache_place(environment: Mapping[str, str] = os.environ) -> Path:
 def machine_key(cpu_model: str, layers: Sequence[str]) -> str:
     """Return what costs depend on."""
     return f"{_VERSION} {platform.release()} {cpu_model} mono {' '.join(layers)}"
-
-
-def find_costs(
-    choice: str,
-    gates: Sequence[Gate],
-    cpu: int,
-    cpu_model: str,
-    place: Path | None = None,
-    measure: Callable[[Sequence[Gate], int], Costs] | None = None,
-) -> Costs:
-    """Return what recording costs, measured now if nothing is known or it is asked for."""
-    place = place or cache_place()
-    key = machine_key(cpu_model, [f"{gate.name}:{gate.state}" for gate in gates])
-    if choice == NEVER:
-        return TABLE
-    if choice == AUTO and (found := _read(place, key)) is not None:
-        return found
-    found = (measure or measure_events)(gates, cpu)
-    if found.measured:
-        with contextlib.suppress(OSError):
-            _write(place, key, found)
-    return found
 
 
 def measure_events(gates: Sequence[Gate], cpu: int) -> Costs:
@@ -123,12 +103,39 @@ def measure_events(gates: Sequence[Gate], cpu: int) -> Costs:
     return Costs(events=events, closed=closed, interval=max(intervals), seconds=seconds)
 
 
+def find_costs(
+    choice: str,
+    gates: Sequence[Gate],
+    cpu: int,
+    cpu_model: str,
+    place: Path | None = None,
+    measure: Measure | None = measure_events,
+) -> Costs:
+    """Return what recording costs, measured now if nothing is known or it is asked for.
+
+    Without `measure` it is what was measured before, or the table's.
+    """
+    place = place or cache_place()
+    key = machine_key(cpu_model, [f"{gate.name}:{gate.state}" for gate in gates])
+    if choice == NEVER:
+        return TABLE
+    if choice == AUTO and (found := _read(place, key)) is not None:
+        return found
+    if measure is None:
+        return TABLE
+    found = measure(gates, cpu)
+    if found.measured:
+        with contextlib.suppress(OSError):
+            _write(place, key, found)
+    return found
+
+
 def _compare(gate: Gate, cpu: int, work: Callable[[], int]) -> tuple[float, float] | None:
     """Return ns of an event and half its 95 % interval as a share; None if too few blocks."""
     coin = Random(1)  # noqa: S311 - an order
     times: dict[bool, list[float]] = {True: [], False: []}
     counted: list[int] = []
-    until = time.monotonic() + _MOST_SECONDS
+    until = time.monotonic() + MOST_SECONDS
     try:
         while time.monotonic() < until:
             for opened in coin.sample((True, False), 2):

@@ -551,3 +551,26 @@ class Control:
     def counted(self, of: str = "") -> float:
         """Return the overhead that was counted."""
         return overhead_of(self.tally.share(of or self.budget.of))
+
+    def summarize(self) -> dict[str, object]:
+        """Return what a manifest says of the budget: `used` is what was counted of it."""
+        budget, tally, costs = self.budget, self.tally, self.costs
+        worst = max(tally.shares(), default=(0.0, 0))
+        counted = self.counted()
+        return {
+            "target": budget.overhead,
+            "horizon": budget.horizon,
+            "of": budget.of,
+            "controller": budget.controller,
+            "counted": round(counted, 6),
+            "used": round(counted / budget.overhead, 4),
+            # What is charged at the end is in no horizon, nor is all of what is shorter than one.
+            "worst_horizon": round(max(overhead_of(tally.worst), counted), 6),
+            "worst_cpu": {"cpu": worst[1], "overhead": round(overhead_of(worst[0]), 6)},
+            "busiest": round(self.counted(BUSIEST), 6),
+            "machine": round(self.counted(MACHINE), 6),
+            "kappa": self.kappa,
+            "cost": {name: round(value, 6) for name, value in sorted(tally.parts.items())},
+            "interval": round(costs.interval, 4),
+            "measured": costs.measured,
+        }

@@ -12,10 +12,26 @@ from collections.abc import Mapping
 from random import Random
 from typing import Final
 
+from critpath.errors import UsageError
 from critpath.schema.parameters.budget import PROGRAMS
+from critpath_record.budget.account import overhead_of, share_of
 from critpath_record.budget.laws import share_fairly
 
 _MEDIANS: Final = 201  # durations of a kind that are kept
+
+
+def check_runs(share: float, runs: int) -> None:
+    """Raise UsageError where nothing could be recorded: what a run costs the one before it tells.
+
+    `share` is of busy time.
+    """
+    least = share_of(PROGRAMS.dearest)
+    if runs == 1 and share < least:
+        raise UsageError(
+            f"one run under {100 * overhead_of(share):g} % cannot be recorded: what recording "
+            "costs is not known before a run has ended",
+            f"run it more often (-n 20), or allow more (--overhead {100 * PROGRAMS.dearest:g}%)",
+        )
 
 
 class Kinds:
@@ -37,6 +53,7 @@ class Kinds:
         self._count: dict[str, float] = {}  # of executions, fading
         self._busy = 0.0  # cpu time that they were seen in, fading alike (s)
         self._cost: dict[str, float] = {}  # of a recorded one (s)
+        self._expected: dict[str, float] = {}  # of one of a kind of which none was recorded (s)
         self._took: dict[str, deque[float]] = {}
 
     @property
@@ -65,13 +82,44 @@ class Kinds:
         }
 
     def toss(self, kind: str, balance: float) -> tuple[bool, float]:
-        """Return whether the next execution of a kind is recorded, and the chance that it had."""
+        """Return whether the next execution of a kind is recorded, and the chance that it had.
+
+        Of runs none is begun that is not paid for when it ends.
+        """
+        if self._alike and not self.affords(balance):
+            return False, 0.0
         known = self.chances(balance)
         if kind in known or (known and self._alike):
             chance = known.get(kind, min(known.values()))
         else:  # as much as if it were all there is
             chance = min(1.0, self._share / PROGRAMS.guess) if self._factor(balance) > 0 else 0.0
         return self._random.random() < chance, chance
+
+    def affords(self, balance: float) -> bool:
+        """Return whether the dearest of the runs is paid for when it ends: it earns something, too.
+
+        Of the first nothing is known but how much recording costs at most.
+        """
+        earns = self._share * self.busy_each
+        if not self._count:
+            return self._share >= share_of(PROGRAMS.dearest)
+        dearest = max(self._cost.get(k, PROGRAMS.doubt * self._cost_of(k)) for k in self._count)
+        return balance + earns >= dearest
+
+    @property
+    def busy_each(self) -> float:
+        """Return the cpu time in which one was seen, on average (s)."""
+        return self._busy / max(sum(self._count.values()), 1e-12)
+
+    @property
+    def cost_each(self) -> float:
+        """Return what recording one costs, or is expected to (s)."""
+        return max(map(self._cost_of, self._count), default=0.0)
+
+    def expect(self, kind: str, cost: float) -> None:
+        """Note what recording one of a kind will cost (s), as long as none was."""
+        before = self._expected.get(kind, cost)
+        self._expected[kind] = before + PROGRAMS.weight * (cost - before)
 
     def note(self, seen: Mapping[str, int], busy: float) -> None:
         """Learn from executions, recorded or not, in so much busy time (s)."""
@@ -108,7 +156,7 @@ class Kinds:
         found = self._cost.get(kind)
         if found is not None:
             return found
-        return PROGRAMS.guess * self._busy / max(sum(self._count.values()), 1e-12)
+        return self._expected.get(kind, PROGRAMS.guess * self.busy_each)
 
     def _factor(self, balance: float, scale: float = 0.0) -> float:
         most = max(self._cost.values(), default=0.0)

@@ -741,6 +741,7 @@ class Flight:
             "overhead": {
                 "target": self.request.budget.overhead,
                 "counted": round(control.counted(), 5),
+                "used": round(control.counted() / control.budget.overhead, 4),
                 "now": round(self._second[2], 5),
                 "of": self.request.budget.of,
             },
@@ -756,28 +757,14 @@ class Flight:
 
     def _overhead(self, trigger: Trigger) -> dict[str, object]:
         control = self._control
-        budget, costs, tally = control.budget, control.costs, control.tally
-        worst = max(tally.shares(), default=(0.0, 0))
-        return {
-            "target": budget.overhead,
-            "horizon": budget.horizon,
-            "of": budget.of,
-            "controller": budget.controller,
+        counted = round(control.counted(), 6)
+        return control.summarize() | {
             "seed": 1,
-            "counted": round(control.counted(), 6),
-            "worst_horizon": round(overhead_of(tally.worst) or control.counted(), 6),
-            "worst_cpu": {"cpu": worst[1], "overhead": round(overhead_of(worst[0]), 6)},
-            "machine": round(control.counted("machine"), 6),
-            "busiest": round(control.counted("busiest"), 6),
             "command": None,
             "compared": None,
             "felt": {},
-            "while_open": round(control.counted(), 6),
-            "kappa": control.kappa,
-            "cost": {name: round(value, 6) for name, value in sorted(tally.parts.items())},
-            "events_ns": {name: round(costs.events[name], 1) for name in control.layers},
-            "interval": round(costs.interval, 4),
-            "measured": costs.measured,
+            "while_open": counted,
+            "events_ns": {n: round(control.costs.events[n], 1) for n in control.layers},
             "layers": {name: {"covers": self._covers(name)} for name in control.layers},
             "executions": {},
             "trigger": {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import secrets
 import time
@@ -13,24 +14,28 @@ from pathlib import Path
 from typing import Final
 
 from critpath.errors import CritpathError
-from critpath.schema.parameters.budget import CONTROL
+from critpath.schema.parameters.budget import CONTROL, PROGRAMS
 from critpath.stats.medians import compare_sides
 from critpath.units import plural
 from critpath_record.budget.account import overhead_of
 from critpath_record.budget.admission import Admission
-from critpath_record.budget.calibrate import find_costs
+from critpath_record.budget.calibrate import (
+    AGAIN,
+    MOST_SECONDS,
+    Measure,
+    find_costs,
+    measure_events,
+)
 from critpath_record.budget.control import (
-    BUSIEST,
     COMMAND,
-    MACHINE,
     SOFT,
     TRACING_ON,
     Budget,
     Control,
     Costs,
 )
-from critpath_record.budget.gaps import JOURNAL, SELECTED, Journal
-from critpath_record.budget.loop import BesideGate, Gate, Loop
+from critpath_record.budget.gaps import BASE, JOURNAL, SELECTED, Journal
+from critpath_record.budget.loop import BesideGate, Gate, Loop, count_switches
 from critpath_record.budget.natural import pool_kinds
 from critpath_record.budget.programs import ProgramLoop
 from critpath_record.budget.selection import Kinds
@@ -63,6 +68,8 @@ class BudgetRecording:
         Runs of a command are recorded whole or not at all; else programs choose executions.
     timeout : float
         s after which an execution is given up, 0 for 20 times the median of its kind.
+    lasts : float
+        s that it goes on, 0 where that is not known.
     """
 
     def __init__(
@@ -74,9 +81,10 @@ class BudgetRecording:
         *,
         runs: bool,
         timeout: float = 0.0,
+        lasts: float = 0.0,
     ) -> None:
         self._root, self._session, self.budget, self._raw = root, session, budget, raw
-        self._runs = runs
+        self._runs, self._lasts = runs, lasts
         self.seed = secrets.randbits(31)
         self.layers: list[Layer] = []
         self.beside: tuple[BesideGate, ...] = ()  # what else it opens and closes
@@ -88,7 +96,7 @@ class BudgetRecording:
         self._timeout = timeout
         self.admission: Admission | None = None
         self._chance, self._recorded = 1.0, False
-        self._begun = 0
+        self._begun = self._switches = 0
         self._spent = 0.0
         self._selected: list[dict[str, object]] = []
         self._seen: dict[str, int] = {}
@@ -118,14 +126,29 @@ class BudgetRecording:
             layer.start(place, page_bytes, failed, self._poke)
         cpu = online_cpus()[-1]
         model = machine_model()
-        costs = find_costs(self.budget.calibrate, self.layers, cpu, model)
-        self.costs = costs = self._measure_beside(costs, cpu)
+        measure = measure_events if self._can_pay_for_measuring() else None
+        costs = find_costs(self.budget.calibrate, self.layers, cpu, model, measure=measure)
+        self.costs = costs = self._measure_beside(costs, cpu, measure)
         if not costs.measured:
+            why = "could not be measured here" if measure else "is dear to measure for so little"
             self.warnings.append(
-                "what an event costs could not be measured here: upper values of a table are taken"
+                f"what an event costs {why}: upper values of a table are taken"
+                + (" (--calibrate again measures)" if not measure else "")
             )
         if not self._runs:
             self.budget = lengthen_horizon(self.budget, costs)
+
+    def _can_pay_for_measuring(self) -> bool:
+        """Return whether a part of the budget pays for it, or it is asked for.
+
+        Of runs nobody knows how long they take.
+        """
+        if self.budget.calibrate == AGAIN:
+            return True
+        if self._runs:
+            return False
+        allowed = CONTROL.paid * self.budget.share * self._lasts
+        return not self._lasts or allowed >= MOST_SECONDS * len(self.layers)
 
     def begin(self, cpus: Sequence[int]) -> None:
         """Hold the budget from now on: every layer is closed at first."""
@@ -163,7 +186,7 @@ class BudgetRecording:
         """All that is opened and closed."""
         return [*self.layers, *self.beside]
 
-    def _measure_beside(self, costs: Costs, cpu: int) -> Costs:
+    def _measure_beside(self, costs: Costs, cpu: int, measure: Measure | None) -> Costs:
         """Return costs with those of what is opened and closed besides, measured apart."""
         known = {gate.name: gate.event_ns for gate in self.beside if gate.event_ns}
         closed = {name: dict.fromkeys((SOFT, TRACING_ON), 0.0) for name in known}
@@ -173,7 +196,8 @@ class BudgetRecording:
             probes = [stack.enter_context(gate.probe(cpu)) for gate in wanted]
             if not probes:
                 return costs
-            found = find_costs(self.budget.calibrate, probes, cpu, machine_model())
+            choice = self.budget.calibrate
+            found = find_costs(choice, probes, cpu, machine_model(), measure=measure)
         return replace(
             costs,
             events={**costs.events, **{gate.name: found.events[gate.name] for gate in probes}},
@@ -206,6 +230,7 @@ class BudgetRecording:
             loop.hold(True, 0.0 if limited else self._kinds.longest(kind))
         self._begun = time.monotonic_ns()
         self._spent = self._spent_on_events()
+        self._switches = count_switches()
         return self._recorded
 
     def end_run(self, kind: str, busy: int) -> None:
@@ -222,11 +247,24 @@ class BudgetRecording:
         self._kinds.note_time(kind, took / 1e9)
         if self._recorded:
             self._kinds.note_cost({kind: 1}, self._spent_on_events() - self._spent)
+        else:
+            self._kinds.expect(kind, self._expect_cost(count_switches() - self._switches, busy))
         for of, time_of in ((self._times, busy or took), (self._took, took)):
             of.setdefault(kind, {True: [], False: []})[self._recorded].append(time_of)
         if self._recorded and loop.given_up:
             self._cut[kind] = self._cut.get(kind, 0) + 1
             self._recorded = False
+
+    def _expect_cost(self, switches: int, busy: int) -> float:
+        """Return what a run would have cost that was not recorded (s), as the kernel's count says.
+
+        What other layers than `BASE` would have recorded is not counted anywhere.
+        """
+        control, _ = self._parts()
+        if {gate.name for gate in self.gates} != {BASE}:
+            return PROGRAMS.dearest * busy / 1e9
+        each = control.kappa * control.costs.events[BASE] * 1e-9
+        return PROGRAMS.per_switch * switches * each
 
     def note_selected(self, kind: str, number: int, begin: int, pid: int) -> None:
         """Note a run, and if it was recorded the chance that it had."""
@@ -286,7 +324,7 @@ class BudgetRecording:
     def _summarize(self) -> dict[str, object]:
         control, loop = self._parts()
         control.settle()
-        tally, costs, budget = control.tally, control.costs, self.budget
+        tally, costs = control.tally, control.costs
         if loop.late > max(1, _LATE * loop.polls):
             self.warnings.append(f"the budget was looked at too late {plural(loop.late, 'time')}")
         seconds = loop.opened_for
@@ -295,8 +333,8 @@ class BudgetRecording:
             for name, stats in self._stats.items()
         }
         self._warn_of_cut()
+        self._warn_of_none()
         names = [gate.name for gate in self.gates]
-        worst = max(tally.shares(), default=(0.0, 0))
         ours, others = pool_kinds(self._times)
         compared: dict[str, object] | None = None
         if found := compare_sides(ours, others, self.seed, "overhead"):
@@ -318,17 +356,8 @@ class BudgetRecording:
             whole = max(tally.begun and time.monotonic() - tally.begun, seconds, 1e-9)
             busy_open = sum(tally.busy) * seconds / whole
             open_share = min(0.99, tally.parts.get("events", 0.0) / max(busy_open, 1e-9))
-        return {
-            "target": budget.overhead,
-            "horizon": budget.horizon,
-            "of": budget.of,
-            "controller": budget.controller,
+        return control.summarize() | {
             "seed": self.seed,
-            "counted": round(control.counted(), 6),
-            "worst_horizon": round(overhead_of(tally.worst) or control.counted(), 6),
-            "worst_cpu": {"cpu": worst[1], "overhead": round(overhead_of(worst[0]), 6)},
-            "busiest": round(control.counted(BUSIEST), 6),
-            "machine": round(control.counted(MACHINE), 6),
             "command": round(control.counted(COMMAND), 6) if self._runs else None,
             "compared": compared,
             "felt": {
@@ -337,13 +366,9 @@ class BudgetRecording:
                 if (felt := compare_sides(of[True], of[False], self.seed, "slowdown")) is not None
             },
             "while_open": round(overhead_of(open_share), 6),
-            "kappa": control.kappa,
-            "cost": {name: round(value, 6) for name, value in sorted(tally.parts.items())},
             "events_ns": {
                 name: round(ns, 1) for name in names if (ns := costs.events[name]) > _PLAIN_TIME
             },
-            "interval": round(costs.interval, 4),
-            "measured": costs.measured,
             "layers": {
                 layer.name: {
                     "events": events.get(layer.name, 0),
@@ -379,6 +404,24 @@ class BudgetRecording:
         if isinstance(self._loop, ProgramLoop):
             return "programs" if self._loop.chosen else "windows"
         return "runs"
+
+    def _warn_of_none(self) -> None:
+        """Say what is needed where no run could be paid for."""
+        runs = sum(self._seen.values())
+        if not self._runs or not runs or self._selected or self._cut:
+            return
+        control, _ = self._parts()
+        each, busy, share = self._kinds.cost_each, self._kinds.busy_each, self.budget.share
+        fixed = max(0.0, share * busy * runs - control.balance())
+        least = (PROGRAMS.doubt * each + fixed) / max(busy, 1e-9)
+        more = math.ceil(least / share)
+        more = more if more > runs else 2 * runs  # it was the coin
+        most = math.ceil(100 * overhead_of(min(max(least / runs, 2 * share), 0.99)))
+        self.warnings.append(
+            f"none of {plural(runs, 'run')} was recorded: one costs some "
+            f"{100 * each / max(busy, 1e-9):.1f} % of its own time, and {runs} of them allow "
+            f"{100 * share * runs:.1f} %: -n {more}, or --overhead {most}%"
+        )
 
     def _warn_of_cut(self) -> None:
         cut = sum(self._cut.values())

@@ -334,6 +334,7 @@ class FtraceRecorder(UnderBudget, Source):
             *(root, settings.session, settings.budget, self._raw),
             runs=settings.runs,
             timeout=settings.longest,
+            lasts=settings.lasts,
         )
         budget.beside = self._beside
         kept = budget.make(events.events, available, self._buffer_bytes)

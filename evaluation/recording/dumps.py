@@ -29,7 +29,7 @@ while True:
         if key.fileobj is of:
             ready.register(of.accept()[0], selectors.EVENT_READ)
         elif asked := key.fileobj.recv(4096):
-            key.fileobj.send(hashlib.sha256(asked * 4).hexdigest().encode())
+            key.fileobj.send(hashlib.sha256(asked * 400).hexdigest().encode())
         else:
             ready.unregister(key.fileobj)
             key.fileobj.close()

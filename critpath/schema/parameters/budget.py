@@ -16,6 +16,7 @@ class Account(Group, name="account"):
         "of a stretch: a cpu that was busy for less is not judged by its share",
         OVERHEAD,
     )
+    held = Parameter(1.1, "times", "a budget that was counted: it held, up to this", OVERHEAD)
     part = Parameter(
         4, "parts", "one of so many of a horizon's budget may be spent at once", OVERHEAD
     )
@@ -139,6 +140,18 @@ class Programs(Group, name="programs"):
     half = Parameter(0.5, "s", "of open time of which a rate is the mean", OVERHEAD)
     guess = Parameter(
         0.1, "share", "that recording all would cost, until one was recorded", OVERHEAD
+    )
+    dearest = Parameter(
+        0.5, "share", "that recording a run takes more, at most: beyond this the first is", OVERHEAD
+    )
+    doubt = Parameter(
+        1.5,
+        "times",
+        "what a run is expected to cost, which has to be there for the first",
+        OVERHEAD,
+    )
+    per_switch = Parameter(
+        3.0, "events", "of a switch of threads: itself, a wake, an interrupt now and then", OVERHEAD
     )
     most_saved = Parameter(4.0, "times", "the share, however little was spent until now", OVERHEAD)
     kept = Parameter(

@@ -13,13 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from critpath.commands.settings import WrongValueError, as_budget, split_budget
+from critpath.errors import UsageError
 from critpath.stats.medians import compare_medians, compare_sides
 from critpath_marks.sessions import new_session_name
 from critpath_record.budget import calibrate, natural
+from critpath_record.budget.account import share_of
 from critpath_record.budget.calibrate import AGAIN, AUTO, NEVER, TABLE, find_costs
 from critpath_record.budget.gaps import (
     Journal,
@@ -29,7 +31,7 @@ from critpath_record.budget.gaps import (
     read_journal,
 )
 from critpath_record.budget.natural import Neighbours, pool_kinds
-from critpath_record.budget.selection import Kinds
+from critpath_record.budget.selection import Kinds, check_runs
 from critpath_record.flight.dumps import dump_request
 from critpath_record.ftrace.gate import instance_name, split_layers, split_name
 from critpath_record.manifests import initial_manifest, write_manifest
@@ -382,6 +384,55 @@ def test_commands_that_are_compared_have_one_chance_within_the_budget() -> None:
     assert cost <= share * busy + 0.02
     assert cost >= 0.8 * share * busy
     assert abs(chosen["dear"] - chosen["cheap"]) < 4 * sum(chosen.values()) ** 0.5
+
+
+@settings(max_examples=300)
+@given(
+    share=st.sampled_from([0.005, 0.01, 0.03, 0.1]),
+    dear=st.floats(0.002, 0.45),
+    runs=st.integers(2, 120),
+    seed=st.integers(0, 99),
+    wrong=st.floats(0.7, 2.0),
+)
+def test_no_run_is_recorded_that_is_not_paid_for_when_it_ends(
+    share: float, dear: float, runs: int, seed: int, wrong: float
+) -> None:
+    """However few and dear they are, and though what one costs is expected by a count alone."""
+    kinds, coin = Kinds(share, seed, alike=True), random.Random(seed)  # noqa: S311 - drawn
+    busy = cost = 0.0
+    for _ in range(runs):
+        taken, chance = kinds.toss("job", share * busy - cost)
+        assert taken <= (chance > 0)
+        each = coin.uniform(0.09, 0.11)
+        busy += each
+        kinds.note({"job": 1}, each)
+        if taken:
+            cost += dear * each
+            kinds.note_cost({"job": 1}, dear * each)
+        else:
+            kinds.expect("job", wrong * dear * each)
+        assert cost <= 1.1 * share * busy + 0.25 * dear * each
+
+
+def test_many_cheap_runs_are_recorded_as_often_as_the_budget_allows() -> None:
+    kinds, cost = Kinds(0.03, 3, alike=True), 0.0
+    for run in range(3000):
+        taken, _ = kinds.toss("job", 0.03 * 0.1 * run - cost)
+        kinds.note({"job": 1}, 0.1)
+        if taken:
+            cost += 0.02
+            kinds.note_cost({"job": 1}, 0.02)
+        else:
+            kinds.expect("job", 0.02)
+    assert cost / 300 == pytest.approx(0.03, rel=0.05)
+
+
+def test_one_run_is_refused_before_it_begins_where_nothing_is_known() -> None:
+    for runs, overhead in ((1, 0.5), (2, 0.01), (40, 0.001)):
+        check_runs(share_of(overhead), runs)
+    with pytest.raises(UsageError, match="one run under 1 % cannot be recorded") as error:
+        check_runs(share_of(0.01), 1)
+    assert "-n 20" in error.value.do
 
 
 def test_killed_before_it_noted_its_begin_it_has_the_begin_of_what_it_recorded(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -43,6 +44,8 @@ class Recorded:
         # No program of this machine finds the gate of a played recording.
         patch.setattr(admission, "PLACE", str(kernel.home / "marks"))
         patch.setattr(module.secrets, "randbits", lambda _: 5)
+        self.switches = 0
+        patch.setattr(module, "count_switches", lambda: self.switches)
         budget = Budget(overhead, 1.0, calibrate="off")
         values = {"profile": "minimal", "budget": budget} | more
         beside = values.pop("beside", ())
@@ -60,6 +63,7 @@ class Recorded:
 
     def emit(self, count: int) -> None:
         values = {"prev_comm": b"a", "next_comm": b"b", "next_pid": 7}
+        self.switches += count
         self.kernel.emit("sched/sched_switch", 0, times=count, **values)
 
     def run(self, kind: str, number: int, seconds: float, *, limited: bool = False) -> bool:
@@ -288,3 +292,15 @@ def test_of_a_recorder_that_was_killed_there_are_gaps(
     told: Any = found.overhead
     assert told["target"] == 0.05
     assert told["counted"] is None
+
+
+def test_where_no_run_is_paid_for_it_is_said_what_would_be(record: Callable[..., Recorded]) -> None:
+    of = record(0.001, runs=True)
+    for number in range(10):
+        assert not of.run("job", number, 0.002)
+    result = of.finish()
+    overhead = result.overhead
+    assert overhead["used"] <= 1.1
+    assert overhead["worst_horizon"] >= overhead["counted"]
+    [said] = [line for line in result.warnings if "none of 10 runs" in line]
+    assert re.search(r"one costs some [\d.]+ % of its own time.*-n \d+, or --overhead \d+%", said)

@@ -301,8 +301,8 @@ def test_what_sockets_do_is_recorded_all_the_time_and_threads_as_the_budget_allo
     """Beside a machine that makes more events than may be recorded, the profile stays."""
     flown = fly(overhead=0.01, profiles=("requests", "minimal"))
     assert flown.status()["profile"] == "requests"
-    for _ in range(200):
-        flown.switch(2000)
+    for _ in range(100):
+        flown.switch(1000)
         flown.kernel.emit("sock/sk_data_ready", 0, times=3)
         flown.time.pass_time(0.05)
     status = flown.status()
@@ -312,16 +312,16 @@ def test_what_sockets_do_is_recorded_all_the_time_and_threads_as_the_budget_allo
     assert 0.0 < covers["base"] < 0.2
     assert status["covers"] == covers["base"]
     # More than may be recorded all the time is recorded together with what threads do.
-    for _ in range(400):
+    for _ in range(250):
         flown.kernel.emit("sock/sk_data_ready", 0, times=300)
-        flown.switch(2000)
+        flown.switch(1000)
         flown.time.pass_time(0.05)
     before = flown.status()["layers_cover"]
     assert 0.2 < before["network"] < 0.9
     # And all the time again, when there are fewer.
-    for _ in range(600):
+    for _ in range(350):
         flown.kernel.emit("sock/sk_data_ready", 0, times=3)
-        flown.switch(2000)
+        flown.switch(1000)
         flown.time.pass_time(0.05)
     assert flown.flight._control.pinned == {"network"}
 
@@ -421,7 +421,7 @@ def test_dumps_one_after_the_other_leave_nothing_out_and_refuse_none(
 ) -> None:
     """What a dump costs is on an account of its own: the flight records on."""
     flown = fly(overhead=0.01, memory=1 << 20)
-    for _ in range(30):
+    for _ in range(10):
         for _ in range(40):
             flown.switch(20)
             flown.time.pass_time(0.05)

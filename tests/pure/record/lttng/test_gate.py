@@ -51,6 +51,19 @@ class PlayedTracker:
         pass
 
 
+class AlwaysBusy:
+    """In place of ``/proc/stat``: every cpu was busy since the last look."""
+
+    def __init__(self, cpus) -> None:
+        self.cpus = len(cpus)
+
+    def passed(self) -> list[float]:
+        return [0.05] * self.cpus
+
+    def close(self) -> None:
+        pass
+
+
 @pytest.fixture
 def played(machine, monkeypatch):
     machine.set(events=EVENTS)
@@ -73,6 +86,8 @@ def clock(monkeypatch):
     made = Clock()
     for module in (gate_module, recorder_module, gaps_module, budget_module, loop_module):
         monkeypatch.setattr(module, "time", made)
+    monkeypatch.setattr(loop_module, "BusyTimes", AlwaysBusy)
+    monkeypatch.setattr(budget_module, "count_switches", lambda: 0)
     return made
 
 
