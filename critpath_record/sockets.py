@@ -11,9 +11,12 @@ import os
 import sys
 import time
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
+
+from critpath.schema.ways import way_of_requests
+from critpath.units import plural
 
 # ns, network namespace, inode, family, protocol, state, local address (its bytes in
 # hexadecimal), local port, remote address, remote port, kernel address (0: hidden), path.
@@ -181,3 +184,20 @@ def _kernel_address(text: bytes) -> int:
     """Return where a socket is in the kernel; 0 where the kernel shows a hash of that."""
     address = int(text, 16)
     return address if 1 << 32 <= address < 1 << 64 else 0
+
+
+def scan_open(names: Collection[str]) -> Iterator[tuple[str, list[Any], str]]:
+    """Yield what is open that events of these names are about: what it is called, and its rows.
+
+    The last is a warning where there were too many; "" otherwise.
+    """
+    scans: dict[str, Callable[[], tuple[list[Any], int]]] = {}
+    if way_of_requests(names):
+        scans["sockets"] = scan_sockets
+    if way_of_requests({*names} - {"sk_data_ready"}):
+        scans["descriptors"] = scan_descriptors
+    for name, scan in scans.items():
+        rows, left_out = scan()
+        what = plural(left_out, name.removesuffix("s"))
+        said = f"{what} that were open are left out: they are too many" if left_out else ""
+        yield name, rows, said

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -114,51 +115,30 @@ def save_buffers(instance: Instance, raw: Path) -> None:
 
     Raises CritpathError if it cannot be written.
     """
-    try:
+    with _saving(instance, raw) as drain:
         raws.free_reserved_space(raw)
         description = raws.read_description(raw)
-        size = raws.page_bytes(instance.read("events/header_page"))
-        drain = Drain(instance, raw, size, 0, None)
-        stats = {cpu: instance.stats(cpu) for cpu in instance.cpus()}
-        try:
-            drain.start([cpu for cpu, counts in stats.items() if counts.get("entries")])
-            drain.stop()
-        except BaseException:
-            drain.abandon()
-            raise
-        raws.write_stats(
-            raw,
-            {cpu: instance.stats(cpu) for cpu, counts in stats.items() if any(counts.values())},
-        )
+        _drain(instance, drain, raw)
         known = [cpu for cpu in description.get("cpus", []) if isinstance(cpu, int)]
         description["cpus"] = sorted({*known, *drain.cpus})
         if not (raw / f"statedump{raws.AT_END}.json").exists():
             raws.write_json(raw / f"statedump{raws.AT_END}.json", scan_threads())
         raws.write_description(raw, description)
-    except OSError as error:
-        raise CritpathError(
-            f"what {instance.path} held is lost, {raw} cannot be written: {error.strerror}",
-            "free space there before the next critpath doctor --clean",
-        ) from None
-    if drain.failure is not None:
-        raise drain.failure
 
 
 def save_layer(instance: Instance, place: Path) -> None:
     """Append what the buffers of a layer hold to its pages, with tracing off."""
-    try:
+    with _saving(instance, place) as drain:
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
-        size = raws.page_bytes(instance.read("events/header_page"))
-        drain = Drain(instance, place, size, 0, None)
-        stats = {cpu: instance.stats(cpu) for cpu in instance.cpus()}
-        try:
-            drain.start([cpu for cpu, counts in stats.items() if counts.get("entries")])
-            drain.stop()
-        except BaseException:
-            drain.abandon()
-            raise
-        after = {cpu: instance.stats(cpu) for cpu in instance.cpus()}
-        raws.write_stats(place, {cpu: of for cpu, of in after.items() if any(of.values())})
+        _drain(instance, drain, place)
+
+
+@contextlib.contextmanager
+def _saving(instance: Instance, place: Path) -> Iterator[Drain]:
+    """Yield what moves an instance's pages; raises CritpathError where they cannot be written."""
+    drain = Drain(instance, place, raws.page_bytes(instance.read("events/header_page")), 0, None)
+    try:
+        yield drain
     except OSError as error:
         raise CritpathError(
             f"what {instance.path} held is lost, {place} cannot be written: {error.strerror}",
@@ -166,6 +146,19 @@ def save_layer(instance: Instance, place: Path) -> None:
         ) from None
     if drain.failure is not None:
         raise drain.failure
+
+
+def _drain(instance: Instance, drain: Drain, place: Path) -> None:
+    """Move the pages of the buffers that hold any, and note what the kernel counted."""
+    stats = {cpu: instance.stats(cpu) for cpu in instance.cpus()}
+    try:
+        drain.start([cpu for cpu, counts in stats.items() if counts.get("entries")])
+        drain.stop()
+    except BaseException:
+        drain.abandon()
+        raise
+    after = {cpu: instance.stats(cpu) for cpu in stats}
+    raws.write_stats(place, {cpu: of for cpu, of in after.items() if any(of.values())})
 
 
 def _find_raw(session: str) -> Path | None:

@@ -661,57 +661,32 @@ def gathering_programs(
     See `ctf_events.compile_programs`; None stands for an event that was not recorded.
     """
     wanted = []
+
+    def gather(of: CtfEventClass, which: int, need: int, *words: tuple[int, int] | None) -> None:
+        """Have words of a record, each at a place and so long, noted; a zero for None."""
+        steps = [(Step.CONSTANT32, which, 0, 0)]
+        steps += [(Step.COPY, *at, 0) if at else (Step.CONSTANT32, 0, 0, 0) for at in words]
+        wanted.append(CtfEventClass(of.name, which, (), of.number, need, tuple(steps)))
+
     if beat is not None:
         form, of = beat
         tag = next((f.offset for f in form.fields if f.name == "id" and f.size == 4), -1)
         if tag >= 0:
-            wanted.append(
-                CtfEventClass(
-                    *(of.name, _BEAT, (), form.number, tag + 8),
-                    steps=(
-                        (Step.CONSTANT32, _BEAT, 0, 0),
-                        (Step.COPY, tag, 4, 0),
-                        (Step.COPY, tag + 4, 4, 0),
-                        (Step.CONSTANT32, 0, 0, 0),
-                        (Step.CONSTANT32, 0, 0, 0),
-                    ),
-                )
-            )
+            gather(of, _BEAT, tag + 8, (tag, 4), (tag + 4, 4), None, None)
     if newtask is not None:
         form, of = newtask
-        at = {f.name: f for f in form.fields}
-        if {"pid", "clone_flags"} <= at.keys() and at["pid"].size == 4:
-            flags = at["clone_flags"]
-            half = () if flags.size == 8 else ((Step.CONSTANT32, 0, 0, 0),)
-            if flags.size in {4, 8}:
-                wanted.append(
-                    CtfEventClass(
-                        *(of.name, _NEWTASK, (), form.number, of.need),
-                        steps=(
-                            (Step.CONSTANT32, _NEWTASK, 0, 0),
-                            (Step.COPY, form.common["common_pid"].offset, 4, 0),
-                            (Step.COPY, at["pid"].offset, 4, 0),
-                            (Step.COPY, flags.offset, flags.size, 0),
-                            *half,
-                        ),
-                    )
-                )
+        at = {f.name: (f.offset, f.size) for f in form.fields}
+        pid, flags = at.get("pid", (0, 0)), at.get("clone_flags", (0, 0))
+        if pid[1] == 4 and flags[1] in {4, 8}:
+            half = () if flags[1] == 8 else (None,)
+            who = form.common["common_pid"].offset, 4
+            gather(of, _NEWTASK, of.need, who, pid, flags, *half)
     if fork is not None:
         form, of = fork
-        at = {f.name: f for f in form.fields}
-        if all(name in at and at[name].size == 4 for name in ("parent_pid", "child_pid")):
-            wanted.append(
-                CtfEventClass(
-                    *(of.name, _FORK, (), form.number, of.need),
-                    steps=(
-                        (Step.CONSTANT32, _FORK, 0, 0),
-                        (Step.COPY, at["parent_pid"].offset, 4, 0),
-                        (Step.COPY, at["child_pid"].offset, 4, 0),
-                        (Step.CONSTANT32, 0, 0, 0),
-                        (Step.CONSTANT32, 0, 0, 0),
-                    ),
-                )
-            )
+        at = {f.name: (f.offset, f.size) for f in form.fields}
+        parent, child = at.get("parent_pid", (0, 0)), at.get("child_pid", (0, 0))
+        if parent[1] == child[1] == 4:
+            gather(of, _FORK, of.need, parent, child, None, None)
     return compile_programs(wanted)
 
 

@@ -58,7 +58,7 @@ from critpath_record.ftrace.received import ReceivedLabels
 from critpath_record.ftrace.tracefs import Instance, TracingWatchdog, scan_threads
 from critpath_record.profiles import profile_events, profile_label
 from critpath_record.recorder import LABELS_FROM, TRACE, RecorderSettings, UnfinishedError
-from critpath_record.sockets import scan_descriptors, scan_sockets
+from critpath_record.sockets import scan_open
 from critpath_record.source import Count, Source, Taken
 
 __all__ = [
@@ -262,17 +262,9 @@ class FtraceRecorder(UnderBudget, Source):
     def _dump_sockets(self, when: str = "") -> None:
         """Note which sockets are open, if what is recorded is about sockets."""
         names = {lttng_name(*e.split("/")) for e in self._selection.events}
-        scans: dict[str, Callable[[], tuple[list[Any], int]]] = {}
-        if way_of_requests(names):
-            scans["sockets"] = scan_sockets
-        if way_of_requests(names - {"sk_data_ready"}):
-            scans["descriptors"] = scan_descriptors
-        for name, scan in scans.items():
-            rows, left_out = scan()
+        for name, rows, said in scan_open(names):
             raws.write_json(self._raw / f"{name}{when}.json", rows)
-            if left_out:
-                what = plural(left_out, name.removesuffix("s"))
-                self._warnings.append(f"{what} that were open are left out: they are too many")
+            self._warnings += [said] if said else []
 
     def _open_marks(self, root: Path, page: int) -> None:
         """Let other users' programs mark executions, if any may."""

@@ -24,7 +24,6 @@ from xml.etree import ElementTree as ET
 from critpath.errors import CritpathError, UnreadableError, UsageError
 from critpath.model import CpuLoss, Gap
 from critpath.schema.ways import PACKETS, way_of_requests
-from critpath.units import plural
 from critpath_marks.channels import RECORDER
 from critpath_marks.sessions import new_session_name, owner_of
 from critpath_record.budget.gaps import BASE, JOURNAL, SELECTED, finish_gaps, last_time
@@ -61,7 +60,7 @@ from critpath_record.lttng.program import (
 from critpath_record.manifests import read_manifest
 from critpath_record.profiles import WITHOUT, parse_profile, read_instruction, refuse_profile
 from critpath_record.recorder import TRACE, Leftover, UnfinishedError
-from critpath_record.sockets import scan_descriptors, scan_sockets
+from critpath_record.sockets import scan_open
 from critpath_record.source import Source, Taken
 
 if TYPE_CHECKING:
@@ -230,13 +229,9 @@ class LttngRecorder(UnderBudget, Source):
 
     def _dump_sockets(self, *, last: bool) -> None:
         """Note which sockets are open, if what is recorded is about sockets."""
-        if self._file is not None and way_of_requests(self._file.events):
-            for name, scan in (("sockets", scan_sockets), ("descriptors", scan_descriptors)):
-                rows, left_out = scan()
-                self._sockets.append((name, rows, last))
-                if left_out:
-                    what = plural(left_out, name.removesuffix("s"))
-                    self._warnings.append(f"{what} that were open are left out: they are too many")
+        for name, rows, said in scan_open(self._file.events if self._file else ()):
+            self._sockets.append((name, rows, last))
+            self._warnings += [said] if said else []
 
     def _write_sockets(self) -> None:
         """Write them beside LTTng's trace, with its clock: the kernel's, named by its boot."""

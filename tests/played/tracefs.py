@@ -49,7 +49,7 @@ from typing import Any, Final
 import pytest
 
 from critpath_marks.sessions import new_session_name
-from critpath_record import registry
+from critpath_record import registry, sockets
 from critpath_record.ftrace import cleanup, drain, hands, marks, preflight, recorder, tracefs
 from critpath_record.recorder import RecorderSettings
 
@@ -875,8 +875,8 @@ def play_kernel(monkeypatch: pytest.MonkeyPatch, recording: Recording | None = N
     for module in (recorder, cleanup):
         put(module, "scan_threads", threads())
     put(recorder, "scan_cgroups", threads("cgroups"))
-    put(recorder, "scan_sockets", lambda: (kernel.recording.json("sockets"), 0))
-    put(recorder, "scan_descriptors", lambda: (kernel.recording.json("descriptors"), 0))
+    put(sockets, "scan_sockets", lambda: (kernel.recording.json("sockets"), 0))
+    put(sockets, "scan_descriptors", lambda: (kernel.recording.json("descriptors"), 0))
     put(recorder, "measure_epoch", lambda: kernel.recording.json("raw")["epoch"])
     put(recorder, "find_timer_functions", lambda: "")
     put(recorder, "find_net_devices", lambda: "")
