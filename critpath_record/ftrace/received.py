@@ -16,13 +16,15 @@ import platform
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final, Self
+from typing import ClassVar, Final, Self
 
 from critpath.errors import CritpathError
+from critpath.units import plural
 from critpath_record import bpf
 from critpath_record._pulse import name_thread
 from critpath_record.messages import (
@@ -34,6 +36,7 @@ from critpath_record.messages import (
     MessageLabels,
     find_trace_id,
 )
+from critpath_record.source import Source, Taken
 
 # A row of the file: when (ns), the socket's address in the kernel, who received, how many
 # bytes, trace id (zeros: none), label.
@@ -51,7 +54,7 @@ _PROBE: Final = b"GET /critpath/asks/%s HTTP/1.1\r\n"  # whether bytes can be re
 _WITHOUT: Final = "record without --labels-from; services and what they ask are found all the same"
 
 
-class ReceivedLabels:
+class ReceivedLabels(Source):
     """Labels what is received anywhere on the machine, into a file.
 
     `file`: rows of `ROW`, in order of time.  `headers`: whether to look through a request's headers
@@ -60,8 +63,11 @@ class ReceivedLabels:
     Raises CritpathError if this kernel does not let the bytes be read; nothing is left then.
     """
 
+    name: ClassVar[str] = "labels"
+
     def __init__(self, file: Path, *, headers: bool) -> None:
         self._headers = headers
+        self._lost = 0
         self._labels = MessageLabels()
         self._last = 0
         self.count = 0
@@ -92,10 +98,11 @@ class ReceivedLabels:
                         _WITHOUT,
                     )
 
-    def start(self) -> None:
+    def open(self) -> int:
         """Label from now on."""
         self._thread = threading.Thread(target=self._run, name="labels", daemon=True)
         self._thread.start()
+        return time.monotonic_ns()
 
     def _run(self) -> None:
         name_thread(b"critpath-labels")
@@ -118,26 +125,34 @@ class ReceivedLabels:
             self._file.write(b"".join(rows))
             self.count += len(rows)
 
-    def stop(self) -> dict[str, int]:
-        """End, and return what the manifest says: how many labels, how many messages lost."""
-        self._stopping.set()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
+    def close(self) -> int:
+        """End, and label what is left."""
+        self._end_thread()
         with self._closing:
             self._probe.detach()
             with contextlib.suppress(OSError):
                 self._label()
-            lost = self._probe.lost()
-        window = HEADERS if self._headers else WINDOW
-        return {"count": self.count, "lost": lost, "bytes": WINDOW, "looked_through": window}
+            self._lost = self._probe.lost()
+        return time.monotonic_ns()
 
-    def abandon(self) -> None:
-        """End without looking at what is left; idempotent."""
+    def drain(self, report: Callable[[str], None]) -> Taken:
+        """Return what there is to say: the file is whole by now."""
+        del report
+        window = HEADERS if self._headers else WINDOW
+        facts = {"count": self.count, "lost": self._lost}
+        facts |= {"bytes": WINDOW, "looked_through": window}
+        said = f"{plural(self._lost, 'message')} came too fast to be labelled"
+        return Taken(facts=facts, warnings=(said,) if self._lost else ())
+
+    def _end_thread(self) -> None:
         self._stopping.set()
         if self._thread is not None:
             self._thread.join()
             self._thread = None
+
+    def abort(self) -> None:
+        """End without looking at what is left."""
+        self._end_thread()
         with contextlib.suppress(OSError):
             self._closing.close()
 

@@ -19,7 +19,6 @@ from typing import Any, Final
 
 from critpath.errors import CritpathError, UsageError
 from critpath.schema.ways import SOCKETS, way_of_requests
-from critpath.units import plural
 from critpath_marks.channels import DESCRIPTOR, MARKER
 from critpath_marks.gate import GATE
 from critpath_record.budget.gaps import FILE as GAPS
@@ -246,7 +245,7 @@ class FtraceRecorder(UnderBudget, Source):
         if self._budget is not None:
             self._budget.begin(self._drain.cpus)
         if self._labels is not None:
-            self._labels.start()
+            self._labels.open()
         self._pulse = Pulse(instance, self._drain.cpus)
         self._hands = Watch(instance, self._selection.events)
         if not self._hands.watched:
@@ -298,11 +297,10 @@ class FtraceRecorder(UnderBudget, Source):
         labels, self._labels = self._labels, None
         if labels is None:
             return
-        had = labels.stop()
-        self._description["labels"] = {"from": self._settings.labels_from, **had}
-        if had["lost"]:
-            messages = plural(int(had["lost"]), "message")
-            self._warnings.append(f"{messages} came too fast to be labelled")
+        labels.close()
+        taken = labels.drain(lambda _: None)
+        self._description["labels"] = {"from": self._settings.labels_from, **taken.facts}
+        self._warnings += taken.warnings
 
     def _set_up(self, instance: Instance) -> None:
         instance.write("tracing_on", "0")
@@ -450,7 +448,7 @@ class FtraceRecorder(UnderBudget, Source):
         if self._drain is not None:
             self._drain.abandon()
         if self._labels is not None:
-            self._labels.abandon()
+            self._labels.abort()
         self._remove_marks()
         self._close_files()
         if self._budget is not None:

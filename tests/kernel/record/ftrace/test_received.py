@@ -64,7 +64,7 @@ def own_programs():
 def test_what_is_received_is_labelled_and_nothing_else_kept(tmp_path, headers):
     file = tmp_path / "labels"
     labels = ReceivedLabels(file, headers=headers)
-    labels.start()
+    labels.open()
     sender, receiver = socket.socketpair()
     with sender, receiver:
         for receive in receive_all(receiver):
@@ -74,7 +74,8 @@ def test_what_is_received_is_labelled_and_nothing_else_kept(tmp_path, headers):
         for other in (b"HTTP/1.1 200 OK\r\n\r\n", b"whatever", b"\x16\x03\x01\0"):
             sender.sendall(other)
             receiver.recv(4096)
-    had = labels.stop()
+    labels.close()
+    had = labels.drain(lambda _: None).facts
     rows = [row for row in read_labels(file) if row[2] == os.getpid()]
     assert [row[5] for row in rows] == ["GET /users/:id"] * 5
     # The fourth has its first part only: 20 bytes.

@@ -73,7 +73,7 @@ def test_what_is_received_is_labelled_and_nothing_else_kept(tmp_path, probe, hea
     file = tmp_path / "labels"
     labels = ReceivedLabels(file, headers=headers)
     assert probe.attached
-    labels.start()
+    labels.open()
     most = messages.HEADERS if headers else messages.WINDOW
     others = (b"HTTP/1.1 200 OK\r\n\r\n", b"whatever", b"\x16\x03\x01\0")
     taken = [
@@ -84,7 +84,8 @@ def test_what_is_received_is_labelled_and_nothing_else_kept(tmp_path, probe, hea
     ]
     probe.missed = 3
     probe.received += taken
-    had = labels.stop()
+    labels.close()
+    had = labels.drain(lambda _: None).facts
     assert not probe.attached
     rows = list(read_labels(file))
     assert [row[5] for row in rows] == ["GET /users/:id"] * 3

@@ -118,7 +118,9 @@ def test_what_has_begun_is_ended_at_an_error_whatever_that_says(session):
 OFFERED = [*RECORDERS.values(), *dict.fromkeys(SOURCES.values())]
 
 
-@pytest.mark.parametrize("name", [*OFFERED, "critpath_record.functions"])
+@pytest.mark.parametrize(
+    "name", [*OFFERED, "critpath_record.functions", "critpath_record.ftrace.received"]
+)
 def test_a_source_has_the_names_of_the_protocol_and_no_other_life(name):
     of = importlib.import_module(name)
     found = [
