@@ -186,7 +186,9 @@ class BudgetRecording:
         """All that is opened and closed."""
         return [*self.layers, *self.beside]
 
-    def _measure_beside(self, costs: Costs, cpu: int, measure: Measure | None) -> Costs:
+    def _measure_beside(
+        self, costs: Costs, cpu: int, measure: Measure | None = measure_events
+    ) -> Costs:
         """Return costs with those of what is opened and closed besides, measured apart."""
         known = {gate.name: gate.event_ns for gate in self.beside if gate.event_ns}
         closed = {name: dict.fromkeys((SOFT, TRACING_ON), 0.0) for name in known}
