@@ -111,7 +111,11 @@ def describe_status(of: dict[str, Any]) -> list[str]:
 def record_always(arguments: argparse.Namespace, settings: Settings) -> int:
     """Be a flight recorder until a signal, or until it is asked to stop."""
     import critpath  # noqa: PLC0415 - the version only
-    from critpath.commands.record import check_execution, make_budget  # noqa: PLC0415 - as above
+    from critpath.commands.record import (  # noqa: PLC0415 - as above
+        check_execution,
+        find_stacks,
+        make_budget,
+    )
     from critpath_record import (  # noqa: PLC0415 - start-up time
         PROFILES,
         Condition,
@@ -147,6 +151,11 @@ def record_always(arguments: argparse.Namespace, settings: Settings) -> int:
     specification = settings["execution"] or marked
     if specification != marked:
         check_execution(specification)
+    if arguments.files:
+        raise UsageError(
+            "--files with --always: what names stand for would be lost in each gap",
+            "leave it out; --stacks is sampled as the budget allows",
+        )
     user = User.behind_sudo(os.environb, as_root=arguments.as_root)
     request = FlightRequest(
         directory=arguments.output,
@@ -163,6 +172,7 @@ def record_always(arguments: argparse.Namespace, settings: Settings) -> int:
         version=critpath.__version__,
         mark_users=User.find_markers(arguments.marks_from, user),
         marks_required=arguments.marks_from not in {"", "none"},
+        stacks=find_stacks(arguments, settings, commands=False),
     )
     quiet = settings["quiet"]
 

@@ -320,7 +320,7 @@ def _request(arguments: argparse.Namespace, settings: Settings) -> RecordRequest
         probe=not arguments.no_probe,
         as_root=arguments.as_root,
         force=arguments.force,
-        stacks=_stacks(arguments, settings, commands=bool(commands)),
+        stacks=find_stacks(arguments, settings, commands=bool(commands)),
         scope=settings["scope"],
     )
 
@@ -345,7 +345,7 @@ def _counts(arguments: argparse.Namespace, settings: Settings) -> CountsRequest 
     )
 
 
-def _stacks(
+def find_stacks(
     arguments: argparse.Namespace, settings: Settings, *, commands: bool
 ) -> tuple[str, ...]:
     """Return what takes stacks besides, and say what was chosen or is missing."""
@@ -364,7 +364,7 @@ def _stacks(
             "--files with --overhead: what names stand for would be lost in each gap",
             "leave one of them out; --stacks is sampled as the budget allows",
         )
-    found = check_stacks(asked, machine=not commands)
+    found = check_stacks(asked, machine=not commands, held=arguments.always)
     if arguments.stacks == AUTO:
         missing = "" if found else Preflight.find_stack_sources()["native"][0].what
         said = ", ".join(found) or f"none: {missing}"

@@ -21,7 +21,7 @@ from typing import Any, Final
 from critpath.untrusted import read_object
 from critpath_record._pulse import measure_calls, measure_turns
 from critpath_record.budget.control import SOFT, TRACING_ON, TRACKER, Costs
-from critpath_record.budget.loop import Gate
+from critpath_record.budget.loop import BesideGate, Gate
 from critpath_record.dirfd import open_dir
 
 AUTO, AGAIN, NEVER = "auto", "again", "off"
@@ -128,6 +128,32 @@ def find_costs(
         with contextlib.suppress(OSError):
             _write(place, key, found)
     return found
+
+
+def add_costs(
+    costs: Costs,
+    choice: str,
+    beside: Sequence[BesideGate],
+    cpu: int,
+    cpu_model: str,
+    measure: Measure | None = measure_events,
+) -> Costs:
+    """Return costs with those of gates beside the layers, measured apart by probes of theirs."""
+    known = {gate.name: gate.event_ns for gate in beside if gate.event_ns}
+    closed = {**costs.closed, **{of: dict.fromkeys((SOFT, TRACING_ON), 0.0) for of in known}}
+    costs = replace(costs, events={**costs.events, **known}, closed=closed)
+    with contextlib.ExitStack() as stack:
+        probes = [stack.enter_context(of.probe(cpu)) for of in beside if not of.event_ns]
+        if not probes:
+            return costs
+        found = find_costs(choice, probes, cpu, cpu_model, measure=measure)
+    return replace(
+        costs,
+        events={**costs.events, **{gate.name: found.events[gate.name] for gate in probes}},
+        interval=max(costs.interval, found.interval),
+        measured=costs.measured and found.measured,
+        seconds=costs.seconds + found.seconds,
+    )
 
 
 def _compare(gate: Gate, cpu: int, work: Callable[[], int]) -> tuple[float, float] | None:

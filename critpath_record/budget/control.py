@@ -14,7 +14,7 @@ from typing import Final
 
 from critpath.schema.parameters.budget import ACCOUNT, CONTROL
 from critpath_record.budget.account import SLOTS, Account, overhead_of, share_of
-from critpath_record.budget.laws import CONTROLLERS, Fair, Law, Spent
+from critpath_record.budget.laws import BESIDE, CONTROLLERS, Fair, Law, Spent
 
 BUSIEST, MACHINE, COMMAND = "busiest", "machine", "command"
 PLACES: Final = (BUSIEST, MACHINE, COMMAND)
@@ -536,7 +536,8 @@ class Control:
 
         A step costs several times what looking at the counts does.
         """
-        if self.held or not isinstance(self.law, Fair) or self._open != frozenset(self.layers):
+        known = {*self.layers} - BESIDE
+        if self.held or not isinstance(self.law, Fair) or not known <= self._open:
             return False
         each = [
             sum(events[name][cpu] * self.costs.events[name] for name in self.layers)

@@ -13,6 +13,9 @@ from typing import Final, Protocol
 from critpath.schema.parameters.budget import ACCOUNT, CONTROL
 from critpath_record.budget.account import Account
 
+# Layers without which paths are as good as ever.
+BESIDE: Final = frozenset({"stacks", "samples"})
+
 
 def share_fairly(demands: Sequence[float], total: float) -> list[float]:
     """Return max-min shares: everybody what they want, but none more than the level.
@@ -150,6 +153,9 @@ class Fair:
         found = {first}
         for name, accounts in self._own.items():
             part = 0.0 if name in opened else self._opens_at
+            spare = CONTROL.spare if name in BESIDE else 0.0
+            if not all(a.is_filled(spare) for a in self.accounts):
+                continue  # what comes beside never closes what paths are made of
             if all(a.is_filled(part) and not a.is_spent() for a in accounts):
                 found.add(name)
         return frozenset(found)

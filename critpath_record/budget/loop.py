@@ -61,9 +61,12 @@ class BesideGate(Gate, Protocol):
     """
 
     event_ns: float
-    cpus: Sequence[int]
     opened_for: float  # s so far
     windows: int
+
+    @property
+    def cpus(self) -> Sequence[int]:
+        """Whose events it counts."""
 
     def probe(self, cpu: int) -> contextlib.AbstractContextManager[Gate]:
         """Make a gate whose events cost the same, and go nowhere."""

@@ -26,9 +26,9 @@ from critpath.units import NS_PER_S, format_span, plural, safe_text
 from critpath_marks.sessions import new_session_name, start_time
 from critpath_record._pulse import name_thread
 from critpath_record.budget.account import SLOTS, Allowance, overhead_of
-from critpath_record.budget.calibrate import find_costs
+from critpath_record.budget.calibrate import add_costs, find_costs
 from critpath_record.budget.control import Budget, Control
-from critpath_record.budget.loop import Loop
+from critpath_record.budget.loop import Gate, Loop
 from critpath_record.cleanup import remove_leftovers
 from critpath_record.flight.conditions import COMMAND, LASTING, USUAL, Condition
 from critpath_record.flight.dumps import Dump, Trigger, dump_request, find_dumps, remove_oldest
@@ -53,6 +53,7 @@ from critpath_record.ftrace.preflight import CLOCK
 from critpath_record.profiles import profile_events, profile_label
 from critpath_record.recorder import Leftover
 from critpath_record.sockets import LISTEN, UNIX, scan_descriptors, scan_sockets
+from critpath_record.stacks.held import PART, HeldStacks
 
 PROFILES: Final = ("requests", "minimal")  # the first of which the kernel has all events
 _TICK: Final = (0.05, 1.0)  # s between two looks at marks: where triggers ask for them, else
@@ -108,6 +109,8 @@ class FlightRequest:
         Uids whose programs may mark executions though they may not trace; -1 for all.
     marks_required : bool
         Whether these were asked for.
+    stacks : tuple of str
+        What takes stacks besides.
     """
 
     directory: Path
@@ -124,6 +127,7 @@ class FlightRequest:
     version: str = ""
     mark_users: tuple[int, ...] = ()
     marks_required: bool = False
+    stacks: tuple[str, ...] = ()
 
 
 class Refusals:
@@ -167,6 +171,7 @@ class Flight:
     _control: Control
     _loop: Loop
     _live: LiveExecutions
+    _stacks: HeldStacks | None = None
 
     def __init__(self, request: FlightRequest, say: Callable[[str], None]) -> None:
         self.request, self._say = request, say
@@ -244,7 +249,9 @@ class Flight:
         root = tracefs.find() or tracefs.mount()
         lines = tracefs.Instance(root).read("available_events").splitlines()
         available = [line.replace(":", "/", 1) for line in lines if ":" in line]
-        self._memory = memory = Memory(root, self.session, self.request.memory)
+        most = self.request.memory
+        of_stacks = most // PART if self.request.stacks else 0
+        self._memory = memory = Memory(root, self.session, most - of_stacks)
         stack.callback(memory.remove)
         allow_pipes(self.request.memory)
         for profile in self.request.profiles:
@@ -264,7 +271,14 @@ class Flight:
         self._describe(memory, root, events.missing)
         for layer in memory.layers:
             stack.callback(tracefs.TracingWatchdog(layer.instance).dismiss)
-        names = [layer.name for layer in memory.layers]
+        gates: list[Gate] = [*memory.layers]
+        if of_stacks:
+            self._stacks = HeldStacks(self.request.stacks, of_stacks, memory.cpus)
+            stack.callback(self._stacks.close)
+            about = self._stacks.gates, memory.cpus[-1], machine_model()
+            costs = add_costs(costs, budget.calibrate, *about)
+            gates += self._stacks.gates
+        names = [gate.name for gate in gates]
         self._control = control = Control(
             *(budget, costs, names, len(memory.cpus), 1), lasting=lasting, free=CONTROL.own
         )
@@ -281,7 +295,7 @@ class Flight:
         self._look_at_threads()
         self._own = time.thread_time()
         self._since = time.monotonic_ns()
-        self._loop = Loop(control, memory.layers, memory.journal, memory.cpus, held=False)
+        self._loop = Loop(control, gates, memory.journal, memory.cpus, held=False)
         self._loop.rest = budget.horizon / SLOTS
         stack.callback(self._loop.stop)
 
@@ -526,6 +540,7 @@ class Flight:
                 before = replace(before, begin=max(before.begin, oldest))
             with contextlib.closing(held):
                 begin = held.save(dump.raw, since, closed, before)
+            self._save_stacks(dump.building, begin)
             programs = self._note_machine(dump.raw, begin)
             raws.copy_descriptions(memory.instance, dump.raw, self._events)
             dump.start(
@@ -549,6 +564,20 @@ class Flight:
             dump.discard()
             raise
         return dump
+
+    def _save_stacks(self, building: Path, begin: int) -> None:
+        """Write the stacks that are held; of the time that it takes there are none."""
+        if self._stacks is None:
+            return
+        since = time.monotonic_ns()
+        with self._loop.waiting():
+            self._stacks.pause()
+        try:
+            self._stacks.save(building, begin)
+        finally:
+            with self._loop.waiting():
+                for gate in self._stacks.resume():
+                    self._memory.journal.note_other(gate.name, since)
 
     def _note_machine(self, raw: Path, begin: int) -> dict[str, str]:
         """Note what threads, groups and sockets there are, and which threads there were.
@@ -755,6 +784,13 @@ class Flight:
     def _elapsed(self) -> float:
         return time.monotonic() - self._loop.begun
 
+    def _covers_of(self, gate: Gate) -> float:
+        """Return the share of the time in which a gate was open."""
+        opened: float | None = getattr(gate, "opened_for", None)
+        if opened is None:
+            return self._covers(gate.name)
+        return round(min(1.0, opened / max(self._elapsed(), 1e-9)), 4)
+
     def _overhead(self, trigger: Trigger) -> dict[str, object]:
         control = self._control
         counted = round(control.counted(), 6)
@@ -765,7 +801,7 @@ class Flight:
             "felt": {},
             "while_open": counted,
             "events_ns": {n: round(control.costs.events[n], 1) for n in control.layers},
-            "layers": {name: {"covers": self._covers(name)} for name in control.layers},
+            "layers": {gate.name: {"covers": self._covers_of(gate)} for gate in self._loop.gates},
             "executions": {},
             "trigger": {
                 "when": trigger.when,

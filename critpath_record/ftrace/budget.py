@@ -22,14 +22,12 @@ from critpath_record.budget.admission import Admission
 from critpath_record.budget.calibrate import (
     AGAIN,
     MOST_SECONDS,
-    Measure,
+    add_costs,
     find_costs,
     measure_events,
 )
 from critpath_record.budget.control import (
     COMMAND,
-    SOFT,
-    TRACING_ON,
     Budget,
     Control,
     Costs,
@@ -128,7 +126,8 @@ class BudgetRecording:
         model = machine_model()
         measure = measure_events if self._can_pay_for_measuring() else None
         costs = find_costs(self.budget.calibrate, self.layers, cpu, model, measure=measure)
-        self.costs = costs = self._measure_beside(costs, cpu, measure)
+        about = self.budget.calibrate, self.beside, cpu, model, measure
+        self.costs = costs = add_costs(costs, *about)
         if not costs.measured:
             why = "could not be measured here" if measure else "is dear to measure for so little"
             self.warnings.append(
@@ -185,28 +184,6 @@ class BudgetRecording:
     def gates(self) -> list[Gate]:
         """All that is opened and closed."""
         return [*self.layers, *self.beside]
-
-    def _measure_beside(
-        self, costs: Costs, cpu: int, measure: Measure | None = measure_events
-    ) -> Costs:
-        """Return costs with those of what is opened and closed besides, measured apart."""
-        known = {gate.name: gate.event_ns for gate in self.beside if gate.event_ns}
-        closed = {name: dict.fromkeys((SOFT, TRACING_ON), 0.0) for name in known}
-        costs = replace(costs, events={**costs.events, **known}, closed={**costs.closed, **closed})
-        with contextlib.ExitStack() as stack:
-            wanted = [gate for gate in self.beside if not gate.event_ns]
-            probes = [stack.enter_context(gate.probe(cpu)) for gate in wanted]
-            if not probes:
-                return costs
-            choice = self.budget.calibrate
-            found = find_costs(choice, probes, cpu, machine_model(), measure=measure)
-        return replace(
-            costs,
-            events={**costs.events, **{gate.name: found.events[gate.name] for gate in probes}},
-            interval=max(costs.interval, found.interval),
-            measured=costs.measured and found.measured,
-            seconds=costs.seconds + found.seconds,
-        )
 
     def _poke(self) -> None:
         if self._loop is not None:

@@ -20,7 +20,14 @@ from typing import Final, cast
 
 from critpath.errors import CritpathError
 from critpath_record._pulse import measure_turns
-from critpath_record.budget.calibrate import TABLE, estimate, find_costs, is_sure, raise_table
+from critpath_record.budget.calibrate import (
+    TABLE,
+    add_costs,
+    estimate,
+    find_costs,
+    is_sure,
+    raise_table,
+)
 from critpath_record.budget.control import TRACKER, Budget, Control, Costs
 from critpath_record.budget.gaps import BASE, Journal
 from critpath_record.budget.loop import Gate, Loop
@@ -241,7 +248,8 @@ class LttngBudget(BudgetRecording):
         )
         # The daemons' cpu time is charged as it is: nothing on top of it.
         found = replace(found, gate=0.0, off=0.0)
-        self.costs = self._measure_beside(found, online_cpus()[-1])
+        about = self.beside, online_cpus()[-1], machine_model()
+        self.costs = add_costs(found, self.budget.calibrate, *about)
         if not found.measured:
             self.warnings.append(
                 "what an event costs could not be measured here: upper values of a table are taken"

@@ -45,7 +45,8 @@ SLEPT, WOKE, RAN = 3, 4, 0
 _IDENTITY: Final = 0x10000 | 0x2 | 0x4 | 0x80
 _SAMPLE: Final = _IDENTITY | 0x1 | 0x100 | 0x20 | 0x1000 | 0x2000
 _PARTS: Final = {SLEPT: _SAMPLE, WOKE: _SAMPLE | 0x400, RAN: _SAMPLE, _DUMMY: _IDENTITY}
-_RECORD_AT: Final = 68  # of a sample: the tracepoint's
+_WAS_TAKEN: Final = 9  # a record that is a sample; where that has its time, and the tracepoint's
+_TIME_AT, _RECORD_AT = 32, 68
 # Bits of how an event is to be; the last ones are those that all have: the number of the event
 # also with what is no sample, no guests, no callers, our clock.
 _DISABLED, _INHERIT, _USER, _MAPS, _WATERMARK, _BACKWARD = 1, 2, 0x60, 0x182_2300, 1 << 14, 1 << 27
@@ -63,6 +64,7 @@ _MMAP2: Final = struct.Struct("<IHHIIQQQIIQQII")
 _OF_USER, _DATA, _READ, _EXECUTE, _PRIVATE = 2, 1 << 13, 1, 4, 2
 _NOBODY: Final = bytes(32)  # whose event it is, at no time
 _HEADER: Final = struct.Struct("<8sQQQQQQQQ32x")
+_SIZE_AT: Final = 48  # where that has the data's size
 _DATA_AT: Final = 1 << 20  # of a file: behind what says how to read it
 _MOST_OWN: Final = 64  # threads that a filter names
 _MOST_BYTES: Final = 4 << 30
@@ -114,7 +116,6 @@ class Ring:
         self._size, self._overwritten = size, overwritten
         self._memory = mmap.mmap(descriptor, mmap.PAGESIZE + size, mmap.MAP_SHARED, rights)
         self._view = memoryview(self._memory)
-        self._until = 0  # an overwritten one: what was taken before begins there
 
     def _pieces(self, begin: int, end: int) -> list[memoryview]:
         at, length = begin % self._size, end - begin
@@ -130,23 +131,28 @@ class Ring:
         struct.pack_into("<Q", self._memory, _HEADS_AT + 8, head)
         return int(head - tail)
 
-    def take(self, file: int) -> int:
-        """Write what an overwritten ring holds that was not taken before, the newest first.
+    def take(self, file: int, since: int) -> int:
+        """Write what an overwritten ring holds, the newest first, down to a time (ns).
 
-        Nothing is written to the ring meanwhile.
+        Nothing is written to the ring meanwhile; what it holds stays.
         """
         head, _ = _HEADS.unpack_from(self._memory, _HEADS_AT)
-        end = head
-        most = min(head + self._size, self._until or 1 << 64)
-        while end < most:
-            size = _RECORD.unpack_from(self._memory, mmap.PAGESIZE + end % self._size)[2]
+        end, most = head, min(head + self._size, 1 << 64)
+        while end + _RECORD.size <= most:
+            kind, _, size = _RECORD.unpack_from(self._memory, self._place(end))
             if not size or end + size > most:
                 break
+            if kind == _WAS_TAKEN and size > _TIME_AT + 8:
+                at = self._place(end + _TIME_AT)
+                if int.from_bytes(self._view[at : at + 8], "little") < since:
+                    break
             end += size
         for piece in self._pieces(head, end):
             write_all(file, piece)
-        self._until = head
         return int(end - head)
+
+    def _place(self, at: int) -> int:
+        return mmap.PAGESIZE + at % self._size
 
     def close(self) -> None:
         """Give the memory back."""
@@ -184,13 +190,13 @@ class StackEvents:
         self.is_open, self.opened_for, self.windows, self._opened_at = False, 0.0, 0, 0.0
         self.cpus, self.depth = tuple(cpus) or tuple(online_cpus()), depth
         self._whom = [(group, _OF_CONTROL_GROUP)] if group >= 0 else [(t, 0) for t in threads]
-        self._size, self._overwritten = size, overwritten
+        self._size, self._overwritten, self._saving = size, overwritten, False
         # By cpu and what they are of; of each the first leads a group of three.
         self._events: dict[int, dict[int, list[int]]] = {cpu: {} for cpu in self.cpus}
         self._maps: list[int] = []
         self.rings: dict[int, Ring] = {}
         self._numbers: dict[int, list[int]] = {}
-        self._own: tuple[str, ...] = ()
+        self._leaves_out_own = True
         self.cpu_time_of: list[StackFile] = []
         root = tracefs.find() or tracefs.mount()
         place = root / "events/sched"
@@ -204,7 +210,6 @@ class StackEvents:
         try:
             for cpu in self.cpus:
                 self._make(cpu)
-            self.leave_out_own()
         except OSError as error:
             self.close_all()
             why = f"the kernel takes no stacks: {error.strerror}"
@@ -241,12 +246,13 @@ class StackEvents:
         fcntl.ioctl(file, _SET_OUTPUT, first)
         return first
 
-    def leave_out_own(self) -> None:
-        """Take no stacks of this process' threads; those that come later are left out when read."""
-        own = tuple(sorted(os.listdir("/proc/self/task"), key=int)[:_MOST_OWN])  # noqa: PTH208
-        if own == self._own:
-            return
-        self._own = own
+    def _leave_out_own(self) -> None:
+        """Take no stacks of this process' threads; those that come later are left out when read.
+
+        When it is opened first, as the kernel takes one filter.
+        """
+        self._leaves_out_own = False
+        own = sorted(os.listdir("/proc/self/task"), key=int)[:_MOST_OWN]  # noqa: PTH208 - names
         others = [f"common_pid != {thread}" for thread in own]
         for kind, words in ((SLEPT, [_SLEEPS, *others]), (WOKE, others)):
             text = ctypes.create_string_buffer(" && ".join(words).encode())
@@ -258,8 +264,11 @@ class StackEvents:
     # As a gate
 
     def open(self) -> None:
-        """Take stacks from now on."""
-        self._switch(_ENABLE)
+        """Take stacks from now on, or as soon as what is held was saved."""
+        if self._leaves_out_own:
+            self._leave_out_own()
+        if not self._saving:
+            self._switch(_ENABLE)
         self.is_open, self._opened_at = True, time.monotonic()
         self.windows += 1
 
@@ -274,6 +283,17 @@ class StackEvents:
         for of in self._events.values():
             for leader in of.get(SLEPT, ()):
                 fcntl.ioctl(leader, what, 0)
+
+    def pause(self) -> None:
+        """Take none, though it is open, until `resume`: what is held is being saved."""
+        self._saving = True
+        self._switch(_DISABLE)
+
+    def resume(self) -> None:
+        """Take stacks again, if it is open."""
+        self._saving = False
+        if self.is_open:
+            self._switch(_ENABLE)
 
     def adopt(self) -> int:
         """Open it, as a program has opened what else there is; return when that was (ns)."""
@@ -309,6 +329,7 @@ class StackEvents:
         """Yield what takes stacks of one cpu for nobody, to measure what one costs."""
         one = StackEvents(cpus=(cpu,), depth=PYTHON_DEPTH, size=1 << 20, overwritten=True)
         one.make()
+        one._leaves_out_own = False
         try:
             yield one
         finally:
@@ -347,9 +368,25 @@ class StackEvents:
         return head
 
     @property
-    def wakes(self) -> list[int]:
-        """The numbers of the events that are wakes."""
-        return self._numbers.get(WOKE, [])
+    def wakes(self) -> str:
+        """Where a wake has whom it woke, and the numbers of the events that are wakes."""
+        return ",".join(map(str, [self.woken_at, *self._numbers.get(WOKE, [])]))
+
+
+def save_rings(events: StackEvents, file: int, since: int) -> None:
+    """Write what is held to a file as perf reads it, but for the maps of programs: `add_maps`."""
+    os.lseek(file, _DATA_AT, os.SEEK_SET)
+    for ring in events.rings.values():
+        ring.take(file, since)
+    os.pwrite(file, events.head(os.lseek(file, 0, os.SEEK_CUR)), 0)
+
+
+def add_maps(file: int) -> None:
+    """Add which files the machine's processes have mapped now."""
+    os.lseek(file, 0, os.SEEK_END)
+    write_maps(file, [int(name) for name in os.listdir("/proc") if name.isdecimal()])  # noqa: PTH208
+    size = os.lseek(file, 0, os.SEEK_CUR) - _DATA_AT
+    os.pwrite(file, struct.pack("<Q", size), _SIZE_AT)
 
 
 class StackFile:

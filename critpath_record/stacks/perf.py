@@ -62,6 +62,8 @@ class PerfSource(Source):
     events: StackEvents | None = None
     file: StackFile | None = None
     data: int = -1
+    wakes: str = ""  # where a wake has whom it woke, and which samples are wakes
+    own: tuple[int, ...] = field(default_factory=lambda: (os.getpid(),))
     programs: dict[tuple[int, int, int], int] = field(default_factory=dict)  # of containers
 
     def open(self) -> int:
@@ -120,8 +122,9 @@ class PerfSource(Source):
         """Take no more, and move what the kernel still has."""
         if self.request.machine:
             self.programs = open_programs()
-        if self.file is not None:
+        if self.file is not None and self.events is not None:
             self.file.stop()
+            self.wakes = self.events.wakes
         return 0
 
     def drain(self, report: Callable[[str], None]) -> Taken:
@@ -130,14 +133,14 @@ class PerfSource(Source):
         user, directory = self.request.user, self.request.directory
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         made = [os.open(directory / name, flags, 0o600) for name in (FRAMES, SAMPLES)]
-        descriptors, woken = [self.data, *made], self._woken_at()
+        descriptors, own = [self.data, *made], ",".join(map(str, self.own))
         elsewhere = [":".join(map(str, (*key, at))) for key, at in self.programs.items()]
         command = [sys.executable, "-I", "-m", "critpath_record.stacks.unwind", self.program]
         try:
             if user is not None:  # perf opens it by name once more
                 os.fchown(self.data, user.uid, user.gid)
             done = subprocess.run(  # noqa: S603 - our own module
-                [*command, woken, str(os.getpid()), *map(str, descriptors), *elsewhere],
+                [*command, self.wakes, own, *map(str, descriptors), *elsewhere],
                 pass_fds=[*descriptors, *self.programs.values()],
                 env={**_ENVIRONMENT, **(_texts(user.environment) if user else {})},
                 stdin=subprocess.DEVNULL,
@@ -172,12 +175,13 @@ class PerfSource(Source):
         if facts["lost"]:
             lost = plural(facts["lost"], "stack")
             warnings.append(f"{lost} were lost: they could not be written fast enough")
-        if stripped:
+        # Of a machine's every program nobody asked for names.
+        if stripped and not self.request.held:
             warnings.append(
                 f"no function of {stripped} has a name, as it is stripped: install its debug "
                 "symbols, or keep them when it is built"
             )
-        if absent:
+        if absent and not self.request.held:
             warnings.append(
                 f"no function of {absent} has a name, as no such file is here: of a program in a "
                 "container record with -a while it runs"
@@ -189,12 +193,6 @@ class PerfSource(Source):
             warnings.append("no stacks were taken")
         about = {"source": "perf", "mode": self.mode, "scope": self.request.scope}
         return Taken(facts={**about, **facts}, warnings=tuple(warnings))
-
-    def _woken_at(self) -> str:
-        """Return where wakes have whom they woke, and which samples are wakes."""
-        events = self.events
-        found = [events.woken_at, *events.wakes] if events is not None else []
-        return ",".join(map(str, found))
 
     def abort(self) -> None:
         """Take no more and delete what there is."""

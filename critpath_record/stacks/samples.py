@@ -18,7 +18,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from critpath.errors import CritpathError
 from critpath.units import NS_PER_S, plural, safe_text
@@ -51,8 +51,11 @@ _MOST_NEW: Final = 8192  # processes that are looked for by their numbers
 _MOST_THREADS: Final = 100_000  # of containers
 _FAILURES: Final = 20  # samples until what cannot be read is looked for again
 _SAID: Final = 3  # kinds of Pythons that cannot be read, in a warning
+_MOST_HELD: Final = 400_000  # samples, in memory, until it begins anew
 _ENCODINGS: Final = {1: "latin-1", 2: "utf-16-le", 4: "utf-32-le"}
 _WITHOUT: Final = "record without --stacks samples"
+
+Packed = tuple[bytes, dict[str, Any]]  # rows, and what they are of
 
 
 def find_needs() -> list[Requirement]:
@@ -71,6 +74,7 @@ class _Candidate:
 
     program: str = ""
     since: float = 0.0  # when it began that program
+    was_there: bool = False  # before anybody looked: what it is has been loaded
     tried: float = 0.0  # when it was last looked at
 
 
@@ -107,6 +111,8 @@ class PythonWatch:
         self._last = (_last_number(),) * 2
         if self.machine:
             self._meet(_processes())
+            for candidate in self._candidates.values():
+                candidate.was_there = True
 
     def look(self) -> None:
         """Take Pythons that are new, and leave those that have ended."""
@@ -157,6 +163,8 @@ class PythonWatch:
         program = str(Path(f"/proc/{pid}/exe").readlink())
         if program != candidate.program:
             candidate.program, candidate.since = program, now
+            if candidate.was_there:
+                candidate.since, candidate.was_there = now - _YOUNG, False
         elif now - candidate.tried < (now - candidate.since) / 2 or not young:
             # A library may be loaded later than the program; the longer ago, the less likely.
             candidate.tried = candidate.tried if young else now
@@ -245,24 +253,21 @@ class SamplesGate:
     def __init__(self) -> None:
         self.cpus = online_cpus()
         self.opened_for, self.windows, self._opened_at = 0.0, 0, 0.0
-        self.opened = threading.Event()
+        self.opened, self.is_open = threading.Event(), False
         self.spent = {"samples": 0.0, "pythons": 0.0}  # by thread (s)
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it samples."""
-        return self.opened.is_set()
 
     def open(self) -> None:
         """Sample from now on."""
         self._opened_at = time.monotonic()
         self.windows += 1
+        self.is_open = True
         self.opened.set()
 
     def close(self) -> None:
         """Sample no more from now on."""
         if self.is_open:
             self.opened_for += time.monotonic() - self._opened_at
+        self.is_open = False
         self.opened.clear()
 
     def adopt(self) -> int:
@@ -281,17 +286,21 @@ class SamplesGate:
         """Return the ns that sampling took so far, in equal parts."""
         return [int(NS_PER_S * self.spent["samples"] / len(cpus))] * len(cpus)
 
+    def probe(self, cpu: int) -> contextlib.AbstractContextManager[SamplesGate]:  # noqa: ARG002
+        """Measure nothing: what is counted is time."""
+        return contextlib.nullcontext(self)
+
     def cpu_time(self) -> float:
         """Return what looking for Pythons took so far (s)."""
         return self.spent["pythons"]
 
-    def run(self, sampler: Sampler, ending: threading.Event) -> None:
+    def run(self, sample: Callable[[], None], ending: threading.Event) -> None:
         """Sample while it is open; the rows say themselves where samples are missing."""
         due = time.monotonic()
         while not ending.is_set():
             if not self.opened.wait(_ENTERING):
                 continue
-            sampler.sample()
+            sample()
             self.spent["samples"] = time.thread_time()
             due = max(due + _PERIOD / NS_PER_S, time.monotonic())
             time.sleep(max(0.0, due - time.monotonic()))
@@ -309,18 +318,18 @@ class SamplesSource(Source):
     watch: PythonWatch | None = None
     gate: SamplesGate | None = None
     _pause: float = _PAUSE
+    _before: Packed | None = None
+    _mutex: threading.Lock = field(default_factory=threading.Lock)
     _ending: threading.Event = field(default_factory=threading.Event)
     _threads: list[threading.Thread] = field(default_factory=list)
 
     def open(self) -> int:
         """Start to sample those that run, and what the command will start."""
         request = self.request
-        whom = request.machine, request.processes, request.group
-        self.watch = PythonWatch(self.sampler, *whom)
-        if request.budgeted:
-            self._pause, self.watch.rarely = _THRIFTY
+        self.watch = self._watch()
+        self._pause = _THRIFTY[0] if request.budgeted else _PAUSE
         self.watch.look()
-        if request.machine and not (self.watch.pythons or request.group):
+        if request.machine and not (self.watch.pythons or request.group or request.held):
             self._refuse(self.watch)
         self.gate = SamplesGate() if request.budgeted else None
         work = (("sampler", self._sample), ("pythons", self._look))
@@ -344,7 +353,39 @@ class SamplesSource(Source):
         if self.gate is None:
             self.sampler.run()
         else:
-            self.gate.run(self.sampler, self._ending)
+            self.gate.run(self._sample_once, self._ending)
+
+    def _sample_once(self) -> None:
+        with self._mutex:
+            self.sampler.sample()
+            full = self.sampler.samples > _MOST_HELD
+        if full and self.request.held:
+            self._renew()
+
+    def _renew(self) -> None:
+        """Begin anew, and forget all but what there is now: it is held in memory."""
+        with self._mutex:
+            self._before = self._pack()
+            self.sampler = Sampler(_PERIOD)
+            self.watch = self._watch()
+        self.watch.look()
+
+    def _watch(self) -> PythonWatch:
+        request = self.request
+        watch = PythonWatch(self.sampler, request.machine, request.processes, request.group)
+        watch.rarely = _THRIFTY[1] if request.budgeted else _RARELY
+        return watch
+
+    def _pack(self) -> Packed:
+        """Return what was sampled so far."""
+        assert self.watch is not None  # noqa: S101 - for mypy
+        return self.sampler.packed(self.watch.numbers, SAMPLE), describe_frames(self.sampler)
+
+    def hold(self) -> list[Packed]:
+        """Return what is held."""
+        with self._mutex:
+            now = self._pack()
+        return [now] if self._before is None else [self._before, now]
 
     def _look(self) -> None:
         name_thread(b"critpath-python")
@@ -378,9 +419,10 @@ class SamplesSource(Source):
         opened = [os.open(place / name, flags, 0o600) for name in (PYTHON_SAMPLES, PYTHON_FRAMES)]
         with os.fdopen(opened[0], "wb") as stream:
             stream.write(rows)
-        lost = self.sampler.lost
+        lost, document = self.sampler.lost, describe_frames(self.sampler)
+        stacks = len(document["stacks"])
         with os.fdopen(opened[1], "w") as stream:
-            stacks = write_frames(self.sampler, lost, stream)
+            json.dump(document, stream, separators=(",", ":"))
         facts = {"source": "samples", "mode": f"{_RATE} a second", "samples": self.sampler.samples}
         facts |= {"stacks": stacks, "lost": lost, "cut": 0, "pythons": self.watch.pythons}
         facts |= {"late": self.sampler.late, "torn": self.sampler.torn}
@@ -412,16 +454,13 @@ def _kinds(unreadable: Mapping[str, set[int]]) -> str:
     return ", ".join(safe_text(kind) for kind, _ in counted.most_common(_SAID))
 
 
-def write_frames(sampler: Sampler, lost: int, stream: IO[str]) -> int:
-    """Write frames and stacks; return how many stacks there are."""
+def describe_frames(sampler: Sampler) -> dict[str, Any]:
+    """Return frames and stacks, as files have them."""
     texts = [_clean(data.decode(_ENCODINGS[width], "replace")) for width, data in sampler.texts()]
     places = sampler.places()
     frames = [(texts[name], texts[file], line, "python", False) for name, file, line in places]
-    stacks = sampler.stacks()
-    document: dict[str, object] = {"format": FORMAT, "frames": frames, "cut": []}
-    document |= {"stacks": stacks, "lost": lost, "period": _PERIOD}
-    json.dump(document, stream, separators=(",", ":"))
-    return len(stacks)
+    document: dict[str, Any] = {"format": FORMAT, "frames": frames, "cut": []}
+    return document | {"stacks": sampler.stacks(), "lost": sampler.lost, "period": _PERIOD}
 
 
 def _clean(text: str) -> str:

@@ -54,6 +54,8 @@ class StackRequest:
     session : str
     budgeted : bool
         A budget says when: a source begins closed, and `StackSource.gate` is opened.
+    held : bool
+        The newest are held in memory.
     """
 
     directory: Path
@@ -64,6 +66,7 @@ class StackRequest:
     python: bool = False
     session: str = ""
     budgeted: bool = False
+    held: bool = False
 
     @property
     def scope(self) -> str:
@@ -139,7 +142,7 @@ def find_obstacles(name: str) -> list[Requirement]:
     return found
 
 
-def check_stacks(text: str, *, machine: bool) -> tuple[str, ...]:
+def check_stacks(text: str, *, machine: bool, held: bool = False) -> tuple[str, ...]:
     """Return the sources that ``--stacks`` names.
 
     Parameters
@@ -148,6 +151,8 @@ def check_stacks(text: str, *, machine: bool) -> tuple[str, ...]:
         Names separated by commas, or ``auto`` for those that can be had here; "" for none.
     machine : bool
         No command is started, whose Python could be asked to name its functions.
+    held : bool
+        A flight recorder takes them: also of Pythons that come later.
 
     Raises
     ------
@@ -156,7 +161,7 @@ def check_stacks(text: str, *, machine: bool) -> tuple[str, ...]:
     """
     names = tuple(dict.fromkeys(filter(None, text.split(","))))
     if AUTO in names:
-        wanted = ["native"] if machine else ["native", "python"]
+        wanted = ["native", _SAMPLES if held else "native"] if machine else ["native", "python"]
         there = [name for name in wanted if not find_obstacles(name)]
         names = (*there, *(name for name in names if name != AUTO))
     for name in names:

@@ -25,11 +25,11 @@ from typing import Any, Final
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
-from critpath.schema.parameters.noticing import NOTICING
-from critpath_record.flight.noticing import MACHINE, Noticing
 from results import write_results
 
+from critpath.schema.parameters.noticing import NOTICING
 from critpath_record.flight._requests import find_bucket
+from critpath_record.flight.noticing import MACHINE, Noticing
 
 _STRETCH: Final = 12  # blocks that are kept together
 _AFTER: Final = 10.0  # s after a fault that are not healthy yet

@@ -73,6 +73,9 @@ class Control(Group, name="control"):
     filled = Parameter(
         0.95, "share", "of the most credit, beyond which waiting would lose some", OVERHEAD
     )
+    spare = Parameter(
+        0.5, "share", "of the most credit, that stacks leave for what paths are made of", OVERHEAD
+    )
     refilled = Parameter(0.7, "share", "the same, where opening takes a part of it", OVERHEAD)
     lasting = Parameter(
         (0.6, 0.8),

@@ -18,6 +18,7 @@ import pytest
 from critpath_record.flight.conditions import Condition
 from critpath_record.flight.dumps import find_dumps
 from critpath_record.flight.triggers import Triggers
+from critpath_record.stacks.sources import find_obstacles
 
 pytestmark = pytest.mark.usefixtures("traceable")
 
@@ -60,15 +61,18 @@ class Flight:
         self.manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.manager.bind(str(top / "notify"))
         self.manager.settimeout(60)
-        self.server = start(sys.executable, "-c", SERVER, KIND, cwd=top)
+        (top / "server.py").write_text(SERVER)
+        self.server = start(sys.executable, "server.py", KIND, cwd=top)
         self.port = int(self.server.read_out())
+        # Where they can be had.
+        self.stacks = () if find_obstacles("native") else ("--stacks", "native,samples")
         self.client = http.client.HTTPConnection("127.0.0.1", self.port)
         self.get("/")  # connected before anything is recorded
         words = ("--profile", "requests", "--memory", "16M", "--overhead", "1000%")
         when = ("--when", SLOW, "--dumps", "2", "--after", "0", "--usual", "0")
         self.recorder = start(
             *(sys.executable, "-m", "critpath", "record", "--always", "-o", self.place),
-            *(*words, *when, "--calibrate", "off"),
+            *(*words, *when, "--calibrate", "off", *self.stacks),
             cwd=top,
             NOTIFY_SOCKET=str(top / "notify"),
         )
@@ -131,6 +135,17 @@ def test_requests_of_a_server_without_marks_are_in_a_dump(
     longest = r"[2-4] executions, median .*, longest ([3-9]\d\d ms|[\d.]+ s)"
     assert re.search(longest, done.stdout), done.stdout
     assert "WAIT_TIMER" in done.stdout
+    if not flight.stacks:
+        return
+    # The stacks are named, and no memory of a program stays.
+    names = {file.name for file in (made / "stacks").iterdir()}
+    assert names == {"frames.json", "samples.bin", "python.json", "python.bin"}
+    manifest = json.loads((made / "critpath.json").read_text())
+    assert manifest["layers"]["stacks"]["covers"] > 0
+    assert manifest["recorder"]["stacks"]["samples"] > 0
+    line = 1 + SERVER[: SERVER.index("time.sleep")].count("\n")
+    done = critpath("path", made, "--execution", f"requests:port={flight.port}", "--top", 5)
+    assert f"do_GET ({flight.place.parent.name}/server.py:{line})" in done.stdout, done.stdout
 
 
 def test_what_others_switch_is_a_gap_and_put_right(

@@ -1,4 +1,4 @@
-"""What is recorded under a budget, in played time."""
+"""What is recorded under a budget, and whole flights, in played time."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "played"))
 from budgeted import World
+from flown import Flown
 
 
 @pytest.fixture
@@ -25,3 +26,19 @@ def make_world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Call
     yield make
     for world in made:
         world.end()
+
+
+@pytest.fixture
+def fly(
+    played: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[Callable[..., Flown]]:
+    made: list[Flown] = []
+
+    def begin(*when: str, **more: Any) -> Flown:
+        made.append(Flown(monkeypatch, played, tmp_path / "flight", *when, **more))
+        return made[-1]
+
+    yield begin
+    for one in made:
+        one.end()
+    assert played.instances == []

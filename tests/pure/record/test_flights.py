@@ -9,7 +9,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,22 +23,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "played"))
 from flown import Flown
 
 USR1, USR2 = 10, 12
-
-
-@pytest.fixture
-def fly(
-    played: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Iterator[Callable[..., Flown]]:
-    made: list[Flown] = []
-
-    def begin(*when: str, **more: Any) -> Flown:
-        made.append(Flown(monkeypatch, played, tmp_path / "flight", *when, **more))
-        return made[-1]
-
-    yield begin
-    for one in made:
-        one.end()
-    assert played.instances == []
 
 
 def read(place: Path, name: str = "critpath.json") -> Any:

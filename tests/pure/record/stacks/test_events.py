@@ -30,23 +30,25 @@ class Played:
 
     def write(self, number, size):
         """Write a record: before the last one if the newest overwrites the oldest."""
-        content = struct.pack("<IHH", number, 0, size) + bytes([number & 255]) * (size - 8)
+        content = bytearray(struct.pack("<IHH", 9, 0, size) + bytes([number & 255]) * (size - 8))
+        struct.pack_into("<Q", content, 32, number)
         at = self.head - size if self.overwritten else self.head
         for place, byte in enumerate(content):
             os.pwrite(self.file, bytes([byte]), mmap.PAGESIZE + (at + place) % SIZE)
         self.head = at if self.overwritten else self.head + size
         os.pwrite(self.file, struct.pack("<Q", self.head % (1 << 64)), HEADS)
 
-    def records(self):
-        """Return the numbers of the records that are new in the file, each whole."""
+    def records(self, *since):
+        """Return the numbers of the records that are moved, or taken, each whole."""
         os.lseek(self.out, 0, os.SEEK_SET)
         os.ftruncate(self.out, 0)
-        (self.ring.take if self.overwritten else self.ring.move)(self.out)
+        (self.ring.take if self.overwritten else self.ring.move)(self.out, *since)
         data = os.pread(self.out, 1 << 20, 0)
         found, at = [], 0
         while at < len(data):
-            number, _, size = struct.unpack_from("<IHH", data, at)
-            assert data[at + 8 : at + size] == bytes([number & 255]) * (size - 8)
+            _, _, size = struct.unpack_from("<IHH", data, at)
+            (number,) = struct.unpack_from("<Q", data, at + 32)
+            assert data[at + 40 : at + size] == bytes([number & 255]) * (size - 40)
             found.append(number)
             at += size
         assert at == len(data)
@@ -58,34 +60,26 @@ class Played:
         os.close(self.out)
 
 
-SIZES = st.lists(
-    st.one_of(st.none(), st.integers(1, 40).map(lambda n: 8 * n)), min_size=1, max_size=60
-)
+SIZES = st.lists(st.integers(6, 60).map(lambda n: 8 * n), min_size=1, max_size=60)
 
 
-@given(SIZES)
-def test_of_an_overwritten_ring_the_newest_are_taken_once(sizes):
-    """Whatever is written and taken in turn: none twice, in part, or missing between."""
+@given(SIZES, st.integers(0, 60))
+def test_of_an_overwritten_ring_the_newest_are_taken(sizes, since):
+    """None in part, none missing between, down to a time, or to what was overwritten."""
     played = Played(overwritten=True)
-    number, taken, lengths = 0, [], {}
-    for size in [*sizes, None]:
-        if size is not None:
-            number += 1
-            lengths[number] = size
-            played.write(number, size)
-            continue
-        before = taken[-1] if taken else 0
-        found = played.records()[::-1]
-        assert found == [*range(number - len(found) + 1, number + 1)]
-        assert not found or found[0] > before
-        missed = found[0] - 1 if found else number
-        if missed > before:  # it was overwritten: it would not have fitted
-            assert sum(lengths[n] for n in range(missed, number + 1)) > SIZE
-        taken += [number] if found else []
+    assert played.records(0) == []
+    for number, size in enumerate(sizes, 1):
+        played.write(number, size)
+    found = played.records(since)[::-1]
+    assert found == [*range(len(sizes) - len(found) + 1, len(sizes) + 1)]
+    missed = len(sizes) - len(found)
+    assert missed < since or sum(sizes[missed - 1 :]) > SIZE or not missed
+    assert not found or found[0] >= since
+    assert played.records(since)[::-1] == found
     played.close()
 
 
-@given(st.lists(st.integers(1, 40).map(lambda n: 8 * n), min_size=1, max_size=60))
+@given(SIZES)
 def test_of_another_all_is_moved_in_order(sizes):
     played = Played(overwritten=False)
     found = []
