@@ -34,7 +34,7 @@ RUN = Path("/run/critpath")
 WORDS = {
     "budget": ("--overhead", "5%", "-a", "--duration", "60"),
     "flight": (
-        *("--always", "--profile", "minimal", "--memory", "8M"),
+        *("--always", "--memory", "8M", "--usual", "1s", "--keep", "2s"),
         *("--overhead", "50%", "--calibrate", "off"),
     ),
     "counts": ("--recorder", "counts", "--events", "all", "--interval", "0.1"),
@@ -80,12 +80,17 @@ def judge(kind: str, pid: int, place: Path) -> list[str]:
     if not place.exists():
         return wrong
     recordings = find_dumps(place) if kind == "flight" else [place]
+    if kind == "flight":  # half of a dump, or what was kept for the next one
+        wrong += [f"left: {p.name}" for p in place.iterdir() if p.name.startswith(".")]
     for made in recordings:
         state = json.loads((made / "critpath.json").read_text())["state"]
         if state not in {"complete", "interrupted"}:
             wrong.append(f"{made.name} is {state}")
         if kind == "counts":
             continue
+        done = critpath("verify", made)
+        if done.returncode:
+            wrong.append(done.stdout + done.stderr)
         done = critpath("path", made, "--execution", "marker")
         if done.returncode and not any(text in done.stderr for text in NOTHING):
             wrong.append(done.stderr)

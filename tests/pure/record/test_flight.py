@@ -283,6 +283,24 @@ def test_what_is_cleaned_up_is_not_the_lock_of_one_that_has_begun(tmp_path: Path
     assert not path.exists()
 
 
+@pytest.mark.usefixtures("registry")
+def test_what_a_killed_one_kept_for_the_next_dump_is_removed(tmp_path: Path) -> None:
+    """And half of a dump that was being removed; what others put there is not."""
+    dead = re.sub(r"-\d+(-\w+)$", r"-1\1", new_session_name())
+    for name in (f".held-{dead}", ".gone-20261101T000000Z-loss", ".others"):
+        (tmp_path / name / "base").mkdir(parents=True)
+        (tmp_path / name / "base" / "cpu0").write_bytes(b"x")
+    (tmp_path / ".held-link").symlink_to(tmp_path / ".others")
+    (tmp_path / "flight.json").write_text(json.dumps({"session": dead}))
+    state.lock_path(tmp_path).write_text(json.dumps({"session": dead, "directory": str(tmp_path)}))
+    [left] = state.find_leftovers()
+    left.remove()
+    assert {p.name for p in tmp_path.iterdir()} - {"run"} == {
+        *(".others", ".held-link", "flight.json")
+    }
+    assert (tmp_path / ".others" / "base" / "cpu0").exists()
+
+
 # Dumps in a directory
 
 
