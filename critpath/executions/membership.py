@@ -44,9 +44,10 @@ PID_NAMESPACES: Final = EventRequest(
 CGROUP_NAMESPACES: Final = EventRequest(
     Kind.OTHER, ("lttng_statedump_process_cgroup_ns",), (("tid",), ("ns_inum",))
 )
+_GROUP_STATE: Final = "critpath_statedump_cgroup"
 CGROUPS: Final = EventRequest(
     Kind.OTHER,
-    ("cgroup_attach_task", "cgroup:cgroup_attach_task", "critpath_statedump_cgroup"),
+    ("cgroup_attach_task", "cgroup:cgroup_attach_task", _GROUP_STATE),
     (("pid", "tid"), ("dst_root",), ("dst_path", "path")),
 )
 
@@ -357,17 +358,40 @@ def _read_hierarchy(events: Events, rows: I64) -> _History:
     tid, _ = field_numbers(events, rows, "pid")
     texts = field_texts(events, rows, "dst_path")
     hosts = events.hosts_of(rows).tolist()
-    return _inherit(
-        events,
-        [
-            (row, (host, thread), text)
-            for row, host, thread, text in zip(
-                rows.tolist(), hosts, tid.tolist(), texts, strict=True
-            )
-            if text
-        ],
-        processes=True,
+    known = [
+        (row, (host, thread), text)
+        for row, host, thread, text in zip(rows.tolist(), hosts, tid.tolist(), texts, strict=True)
+        if text
+    ]
+    states = {*events.rows(_GROUP_STATE).tolist()}
+    return _inherit(events, _put_at_births(events, known, states), processes=True)
+
+
+def _put_at_births(
+    events: Events, known: Sequence[tuple[int, ThreadKey, str]], states: set[int]
+) -> list[tuple[int, ThreadKey, str]]:
+    """Let what the first word of a process says be so since its birth, if that is no move.
+
+    The kernel lets a process be born in another group than its parent's, and tells of no move.
+    """
+    forks = rows_of_kind(events, Kind.FORK)
+    born = zip(
+        events.hosts_of(forks).tolist(),
+        events.column(forks, "child_tid").tolist(),
+        forks.tolist(),
+        strict=True,
     )
+    birth: dict[ThreadKey, int] = {(host, child): row for host, child, row in born}
+    first: dict[ThreadKey, int] = {}
+    for row, thread, _ in sorted(known):
+        if row > birth.get(thread, row):
+            first.setdefault(thread, row)
+    return [
+        (birth[thread], thread, text)
+        if row in states and first.get(thread) == row
+        else (row, thread, text)
+        for row, thread, text in known
+    ]
 
 
 def _read_numbers(

@@ -64,13 +64,18 @@ class ControlGroup:
 
     @property
     def place(self) -> str:
-        """What it is and how it is called, without the replica: ``pod shop/web-*``."""
+        """What it is and how it is called, without the replica: ``pod shop/web-*``.
+
+        Labels are taken apart where they name one: whatever else a name has is an underscore.
+        """
         if self.pod:
-            return f"{_POD} {self.namespace}/{fold_pod(self.pod)}"
-        if self.unit:
-            return f"{_UNIT} {fold_unit(self.unit)}"
-        what = _POD if self.runtime == KUBERNETES and not self.name else _CONTAINER
-        return f"{what} {fold_container(self.name) or self.id[:SHORT]}"
+            what, name = _POD, f"{self.namespace}/{fold_pod(self.pod)}"
+        elif self.unit:
+            what, name = _UNIT, fold_unit(self.unit)
+        else:
+            what = _POD if self.runtime == KUBERNETES and not self.name else _CONTAINER
+            name = fold_container(self.name) or self.id[:SHORT]
+        return f"{what} {_ODD.sub('_', name)}"
 
     def matches(self, wanted: str) -> bool:
         """Tell whether it is what a user calls so: any of its names, or an id's begin."""
@@ -85,6 +90,9 @@ class ControlGroup:
             return True
         return "*" in wanted and any(name and fnmatchcase(name, wanted) for name in names)
 
+
+# What runtimes, Kubernetes and systemd let names be of, and no more.
+_ODD: Final = re.compile(r"[^\w.:@/*+~-]")
 
 # What a path says.
 

@@ -80,7 +80,7 @@ class Descriptor:
     last: bool = False
 
 
-Row = Socket | Descriptor
+Row = Socket | Descriptor | Cgroup
 
 
 def _are_within(*numbers: tuple[object, int]) -> bool:
@@ -260,6 +260,10 @@ def _pack_socket(socket: Socket) -> bytes:
     )
 
 
+def _pack_cgroup(cgroup: Cgroup) -> bytes:
+    return struct.pack("<ii", cgroup.tgid, cgroup.hierarchy) + pack_text(cgroup.path)
+
+
 def pack_statedump(
     writer: TraceWriter,
     classes: Mapping[str, CtfEventClass],
@@ -274,8 +278,7 @@ def pack_statedump(
     events += (writer.pack_event(number, one.time) + _pack_thread(one) for one in threads)
     for cgroup in cgroups:
         last = max(last, cgroup.time)
-        packed = struct.pack("<ii", cgroup.tgid, cgroup.hierarchy) + pack_text(cgroup.path)
-        events.append(writer.pack_event(classes[_CGROUP].id, last) + packed)
+        events.append(writer.pack_event(classes[_CGROUP].id, last) + _pack_cgroup(cgroup))
     events.append(writer.pack_event(classes[_END].id, last))
     events += _pack_rows(writer, classes, rows)
     return first, max([last, *(row.time for row in rows)]), events
@@ -284,10 +287,12 @@ def pack_statedump(
 def _pack_rows(
     writer: TraceWriter, classes: Mapping[str, CtfEventClass], rows: Sequence[Row]
 ) -> Iterator[bytes]:
-    """Yield sockets and descriptors as events, in order of time."""
+    """Yield sockets, descriptors and later control groups as events, in order of time."""
     for row in sorted(rows, key=lambda row: row.time):
         if isinstance(row, Socket):
             yield writer.pack_event(classes[_SOCKET].id, row.time) + _pack_socket(row)
+        elif isinstance(row, Cgroup):
+            yield writer.pack_event(classes[_CGROUP].id, row.time) + _pack_cgroup(row)
         else:
             packed = struct.pack("<iiQi", row.pid, row.fd, row.inode, row.tid)
             yield writer.pack_event(classes[_DESCRIPTOR].id, row.time) + packed

@@ -594,8 +594,11 @@ class Flight:
         }
         raws.write_json(raw / "statedump.json", [*known.values()])
         self._threads = threads
-        groups = [(begin, *row[1:]) for row in ftrace.scan_cgroups() if row[1] in known]
-        raws.write_json(raw / "cgroups.json", groups)
+        groups = ftrace.scan_cgroups()
+        there = [(begin, *row[1:]) for row in groups if row[1] in known]
+        raws.write_json(raw / "cgroups.json", there)
+        born = [row for row in groups if row[1] not in known]
+        raws.write_json(raw / f"cgroups{raws.AT_END}.json", born)
         names = {lttng_name(*event.split("/")) for event in self._events}
         if way_of_requests(names):
             raws.write_json(raw / f"sockets{raws.AT_END}.json", scan_sockets()[0])

@@ -167,7 +167,8 @@ class _Conversion:
         self.layout = _read_layout(raw)
         dump: dict[str, CtfEventClass] = {}
         if raw.threads:
-            dump = statedump_classes(0, raw.cgroups, raw.sockets, raw.descriptors)
+            groups = raw.cgroups or raw.cgroups_end
+            dump = statedump_classes(0, groups, raw.sockets, raw.descriptors)
         self.events = _read_events(raw.directory / "formats", len(dump) + 1)
         self.dump = dump
         current = CtfEventClass(
@@ -232,7 +233,7 @@ class _Conversion:
 
         events = sum(self._each(convert_cpu))
         if self.dump:
-            rows: list[Row] = [*raw.sockets, *raw.descriptors]
+            rows: list[Row] = [*raw.sockets, *raw.descriptors, *raw.cgroups_end]
             packet = pack_statedump(writer, self.dump, raw.threads, raw.cgroups, rows)
             events += writer.write_stream("statedump_0", len(raw.cpus), [packet])
         # Streams are numbered: those of the cpus, the statedump, marks, labels, layers and gaps.

@@ -3,8 +3,8 @@
 ``raw/`` of a recording: ``raw.json`` (what was recorded), ``header_page``,
 ``header_event`` and ``formats/GROUP.EVENT`` (the kernel's description of what is in a
 page), ``cpuN`` (pages), ``statedump.json`` and ``statedump-end.json`` (threads),
-``cgroups.json`` (control groups of processes at the start), ``sockets.json`` and
-``descriptors.json`` (those open then), ``sockets-end.json`` and ``descriptors-end.json``,
+``cgroups.json`` (control groups of processes at the start; ``-end``: of those since),
+``sockets.json`` and ``descriptors.json`` (those open then; and ``-end``),
 ``stats.json`` (the kernel's counts of each buffer), ``marks/`` (pages and counts of other users'
 marks, from buffers of their own), ``labels`` (of received messages, where they were asked for; no
 bytes of them); while recording ``room`` (nothing: see
@@ -197,6 +197,7 @@ class RawRecording:
     threads_end: tuple[ThreadState, ...]
     stats: Mapping[int, Mapping[str, int]] | None  # None if they were not written
     cgroups: tuple[Cgroup, ...] = ()  # at the start
+    cgroups_end: tuple[Cgroup, ...] = ()  # of processes that began meanwhile
     sockets: tuple[Socket, ...] = ()  # at the start, then at the end, as the next
     descriptors: tuple[Descriptor, ...] = ()
     gaps: tuple[Gap, ...] = ()  # what the recorder noticed itself
@@ -243,11 +244,17 @@ def _read_both(
     directory: Path, name: str, make: Callable[[Any], _Named | None], end: int
 ) -> tuple[_Named, ...]:
     """Read what was there at the start, and at the end, which is not after the recording."""
-    found: list[_Named] = []
-    for last in (False, True):
-        of = _read_rows(directory / f"{name}{AT_END * last}.json", make)
-        found += (replace(row, time=min(row.time, end or row.time), last=last) for row in of)
-    return tuple(found)
+    begun = (replace(row, last=False) for row in _read_rows(directory / f"{name}.json", make))
+    ended = (replace(row, last=True) for row in _read_end(directory, name, make, end))
+    return (*begun, *ended)
+
+
+def _read_end(
+    directory: Path, name: str, make: Callable[[Any], _Row | None], end: int
+) -> tuple[_Row, ...]:
+    """Read what was there at the end, which is not after the recording."""
+    rows = _read_rows(directory / f"{name}{AT_END}.json", make)
+    return tuple(replace(row, time=min(row.time, end or row.time)) for row in rows)
 
 
 def read_stats(file: Path) -> Mapping[int, Mapping[str, int]] | None:
@@ -299,6 +306,7 @@ def read_raw(directory: Path) -> RawRecording:
         threads=_read_rows(directory / "statedump.json", make_thread),
         threads_end=_read_rows(directory / f"statedump{AT_END}.json", make_thread),
         cgroups=_read_rows(directory / "cgroups.json", make_cgroup),
+        cgroups_end=_read_end(directory, "cgroups", make_cgroup, end),
         sockets=_read_both(directory, "sockets", make_socket, end),
         descriptors=_read_both(directory, "descriptors", make_descriptor, end),
         stats=read_stats(directory / "stats.json"),

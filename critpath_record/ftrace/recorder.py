@@ -108,6 +108,7 @@ class FtraceRecorder(UnderBudget, Source):
         self._description: dict[str, object] = {}
         self._buffer_bytes = 0
         self._ended = 0
+        self._grouped: set[int] = set()  # processes whose control groups were there at the begin
         self._stats: dict[int, dict[str, int]] = {}
         self._warnings: list[str] = []
 
@@ -251,7 +252,9 @@ class FtraceRecorder(UnderBudget, Source):
         if not self._hands.watched:
             self._warnings.append("the kernel does not tell who writes to the tracer's files")
         raws.write_json(self._raw / "statedump.json", scan_threads())
-        raws.write_json(self._raw / "cgroups.json", scan_cgroups())
+        groups = scan_cgroups()
+        self._grouped = {row[1] for row in groups}
+        raws.write_json(self._raw / "cgroups.json", groups)
         self._dump_sockets()
         self._description.update(begin=begin, cpus=self._drain.cpus)
         # The last of all: of a recorder that is killed before there is no recording.
@@ -391,11 +394,12 @@ class FtraceRecorder(UnderBudget, Source):
         end = self._ended or time.monotonic_ns()
         instance.write("tracing_on", "0")
         try:
+            # Where the kernel lets one be born in another group, nothing tells of a move.
+            born = [row for row in scan_cgroups() if row[1] not in self._grouped]
+            raws.write_json(self._raw / f"cgroups{raws.AT_END}.json", born)
             self._dump_sockets(raws.AT_END)
         except OSError as error:  # a full disk is no reason to lose the kernel's counts
-            self._warnings.append(
-                f"which sockets were open at the end is not recorded: {error.strerror}"
-            )
+            self._warnings.append(f"what was there at the end is not recorded: {error.strerror}")
         if self._marks is not None:
             self._marks.stop()
         self._end_labels()

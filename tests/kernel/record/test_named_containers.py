@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import json
 import os
 import secrets
 import shutil
+import signal
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -178,3 +182,44 @@ def test_a_flight_recorder_in_a_container_without_any_capability(image, tmp_path
     paths = extract([dump], specification=f"process,container={other}")
     assert {*paths.executions.label} <= {"busybox"}
     assert len(paths)
+
+
+def clone_into(group, *words):
+    """Start words in a process that is born in a control group; return its pid."""
+    into = os.open(group, os.O_RDONLY | os.O_DIRECTORY)
+    flags, wanted = 0x2_0000_0000, 435  # CLONE_INTO_CGROUP; number of clone3
+    arguments = struct.pack("11Q", flags, 0, 0, 0, signal.SIGCHLD, 0, 0, 0, 0, 0, into)
+    system = ctypes.CDLL(None, use_errno=True).syscall
+    pid = system(wanted, ctypes.create_string_buffer(arguments), len(arguments))
+    if pid == 0:
+        with contextlib.suppress(OSError):
+            os.execv(words[0], words)  # noqa: S606 - in a process that was just made
+        os._exit(1)
+    os.close(into)
+    if pid < 0:
+        pytest.skip(f"clone3: {os.strerror(ctypes.get_errno())}")
+    return pid
+
+
+def test_a_process_that_is_born_in_a_group(traceable, start, tmp_path):
+    del traceable
+    places = [Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup")]
+    roots = [place for place in places if (place / "cgroup.procs").is_file()]
+    if os.geteuid() or not roots:
+        pytest.skip("needs root and control groups of version 2")
+    group = roots[0] / f"critpath-test-{secrets.token_hex(4)}"
+    group.mkdir()
+    pid = 0
+    try:
+        critpath = (sys.executable, "-m", "critpath", "record", "-a", "--recorder", "ftrace")
+        recorder = start(*critpath, "--duration", "2", "-o", "rec", cwd=tmp_path)
+        recorder.wait_until_said("recording for 2 s")
+        pid = clone_into(group, sys.executable, "-c", "while True: pass")
+        assert recorder.end() == 0, recorder.said
+    finally:
+        if pid:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        group.rmdir()
+    paths = extract([tmp_path / "rec"], specification=f"thread,cgroup=/{group.name}")
+    assert pid in paths.executions.tid

@@ -47,6 +47,29 @@ def test_a_move_is_told_of_the_first_thread_and_is_of_all(record):
     assert len(find_executions(events, "thread,cgroup=/before")) == 0
 
 
+def test_a_process_may_be_born_in_another_group(record):
+    """clone3 with CLONE_INTO_CGROUP: no move is told of, only where it is in the end."""
+    made = record()
+    made.add(1, 0, "cgroup_attach_task", pid=50, dst_path="/parent")
+    for start, tid in ((100, 7), (300, 8), (500, 9)):
+        add_process(made, start, tid)
+    made.add(520, 0, "cgroup_attach_task", pid=9, dst_path="/moved")
+    made.add(530, 0, "sched_process_fork", parent_tid=8, child_tid=10)
+    made.add(535, 0, "sched_process_exec", tid=10, filename="./x")
+    made.add(540, 0, "sched_process_exit", tid=10, comm="x")
+    for time, tid, path in ((900, 8, "/born"), (901, 9, "/later"), (902, 50, "/parent")):
+        made.add(time, 0, "critpath_statedump_cgroup", pid=tid, dst_path=path)
+    events = made.events()
+
+    def inside(path):
+        return find_executions(events, f"process,cgroup={path}").tid.tolist()
+
+    assert inside("/parent") == [7]  # inherited: nothing says otherwise
+    assert inside("/born") == [8, 10]  # since its birth, and what it forks is there too
+    assert inside("/moved") == [9]  # who was moved was where its parent is until then
+    assert inside("/later") == []
+
+
 def test_every_hierarchy_counts(record):
     """Version 1 has a hierarchy per controller; a move in one is none in the others."""
     made = record()

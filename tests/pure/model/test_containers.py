@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from critpath.model.containers import (
@@ -20,6 +20,7 @@ from critpath.model.containers import (
     places_in,
     strip_places,
 )
+from critpath.units import safe_text
 
 ID = "0123456789abcdef" * 4
 POD = ControlGroup(
@@ -79,6 +80,19 @@ def test_a_unit_may_be_called_without_its_kind():
     assert unit.matches("nginx")
     assert unit.matches("nginx.service")
     assert not unit.matches("nginx.")
+
+
+@given(st.text(max_size=100), st.text(max_size=100), st.booleans())
+@example("a) (container b", "", False)
+@example("a → b, c", "x\n\x1b[2J", True)
+def test_a_place_is_found_again_in_a_label_whatever_its_name_is(name, namespace, in_pod):
+    """Else `share` would not replace it, and rows of other containers would be one."""
+    group = ControlGroup("/x", "docker", ID, *(("", name, namespace) if in_pod else (name,)))
+    place = group.place
+    label = f"{name_in_place('web:80', place)} → {name_in_place('db:5432', place)}"
+    assert places_in(label) == [place, place]
+    assert strip_places(label) == "web:80 → db:5432"
+    assert safe_text(place) == place
 
 
 @given(st.text(max_size=300))
