@@ -27,33 +27,16 @@ TRACKER: Final = "tracker"  # of LTTng: which processes a session follows
 
 @dataclass(frozen=True)
 class Costs:
-    """What recording costs here.
+    """What recording costs here."""
 
-    Attributes
-    ----------
-    events : mapping of str to float
-        ns of a recorded event, by layer.
-    closed : mapping of str to mapping of str to float
-        ns of an event that meets a closed gate, by layer and state.
-    gate : float
-        s of cpu time to close and open softly.
-    off : float
-        s of cpu time to take events off and on again, of all cpus together.
-    interval : float
-        Half of the 95 % interval of `events`, as a share of it.
-    measured : bool
-        False where upper values of a table are taken.
-    seconds : float
-        What measuring took (s of cpu time).
-    """
-
-    events: Mapping[str, float]
+    events: Mapping[str, float]  # ns of a recorded event, by layer
+    # ns of an event that meets a closed gate, by layer and state
     closed: Mapping[str, Mapping[str, float]]
-    gate: float = 30e-6
-    off: float = 0.003
-    interval: float = 0.0
-    measured: bool = True
-    seconds: float = 0.0
+    gate: float = 30e-6  # s of cpu time to close and open softly
+    off: float = 0.003  # s of cpu time to take events off and on again, of all cpus together
+    interval: float = 0.0  # half of the 95 % interval of `events`, as a share of it
+    measured: bool = True  # false where upper values of a table are taken
+    seconds: float = 0.0  # what measuring took (s of cpu time)
 
 
 @dataclass(frozen=True)
@@ -74,29 +57,14 @@ class Budget:
 
 @dataclass(frozen=True)
 class Reading:
-    """What was counted since the last poll.
+    """What was counted since the last poll."""
 
-    Attributes
-    ----------
-    now : float
-        s.
-    busy : sequence of float
-        Of each cpu (s).
-    events : mapping of str to sequence of int
-        Events recorded, by layer and cpu.
-    own : float
-        Cpu time of the recorder's own threads (s).
-    command : float
-        Cpu time of the command's processes (s).
-    opened : float, optional
-        How long everything was open since (s), where others open and close it meanwhile.
-    """
-
-    now: float
-    busy: Sequence[float]
-    events: Mapping[str, Sequence[int]]
-    own: float = 0.0
-    command: float = 0.0
+    now: float  # s
+    busy: Sequence[float]  # of each cpu (s)
+    events: Mapping[str, Sequence[int]]  # events recorded, by layer and cpu
+    own: float = 0.0  # cpu time of the recorder's own threads (s)
+    command: float = 0.0  # cpu time of the command's processes (s)
+    # How long everything was open since (s), where others open and close it meanwhile
     opened: float | None = None
 
 

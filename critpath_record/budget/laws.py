@@ -71,25 +71,13 @@ class Trim:
 
 @dataclass(frozen=True)
 class Spent:
-    """What was counted since the last poll, by place: a cpu each, or one for all.
+    """What was counted since the last poll, by place: a cpu each, or one for all."""
 
-    Attributes
-    ----------
-    now, passed : float
-        s.
-    busy : sequence of float
-        Cpu time in which the place was not idle (s).
-    cost : sequence of float
-        Cpu time because of recording (s), everything.
-    layers : mapping of str to sequence of float
-        The part of it that is a layer's events.
-    """
-
-    now: float
-    passed: float
-    busy: Sequence[float]
-    cost: Sequence[float]
-    layers: Mapping[str, Sequence[float]]
+    now: float  # s
+    passed: float  # s
+    busy: Sequence[float]  # cpu time in which the place was not idle (s)
+    cost: Sequence[float]  # cpu time because of recording (s), everything
+    layers: Mapping[str, Sequence[float]]  # the part of it that is a layer's events
 
 
 class Law(Protocol):

@@ -58,30 +58,15 @@ _NOT_FROM_HERE: Final = ("-P",) if sys.version_info >= (3, 11) else ()
 
 @dataclass(frozen=True)
 class Trigger:
-    """Why a dump is made: goes into its manifest.
+    """Why a dump is made: goes into its manifest."""
 
-    Attributes
-    ----------
-    when : str
-        The condition, or ``command``.
-    value : str
-        What was seen.
-    kind, id : str
-        Of the execution, the signal, or the resource.
-    at : int
-        When (ns, CLOCK_MONOTONIC).
-    asked : bool
-        Somebody asks for it: how many there are an hour is theirs.
-    noticed : mapping
-        Of requests, what they are and were: see `noticing.Noticed`.
-    """
-
-    when: str
-    value: str = ""
-    kind: str = ""
+    when: str  # the condition, or ``command``
+    value: str = ""  # what was seen
+    kind: str = ""  # of the execution, the signal, or the resource
     id: str = ""
-    at: int = 0
-    asked: bool = False
+    at: int = 0  # when (ns, CLOCK_MONOTONIC)
+    asked: bool = False  # somebody asks for it: how many there are an hour is theirs
+    # Of requests, what they are and were: see `noticing.Noticed`.
     noticed: Mapping[str, object] = field(default_factory=dict)
 
     @property

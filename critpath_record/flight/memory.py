@@ -311,18 +311,10 @@ class Loss:
 
 @dataclass(frozen=True)
 class Before:
-    """What the last dump of what is usual took, on the disk: another one may hold it, too.
+    """What the last dump of what is usual took, on the disk: another one may hold it, too."""
 
-    Attributes
-    ----------
-    place : Path
-        With a directory of each layer's pages.
-    begin : int
-        From when on everything is there (ns).
-    """
-
-    place: Path
-    begin: int
+    place: Path  # with a directory of each layer's pages
+    begin: int  # from when on everything is there (ns)
 
     def put_first(self, layers: Path) -> None:
         """Put these pages before those of every layer and cpu."""
@@ -342,30 +334,15 @@ class Before:
 
 @dataclass(frozen=True)
 class Held:
-    """What was taken out of the buffers and is not written yet.
+    """What was taken out of the buffers and is not written yet."""
 
-    Attributes
-    ----------
-    begin : int
-        From when on gaps and what is kept are known (ns).
-    layers : mapping of str to mapping of int to CpuPages
-        By layer and cpu.
-    counts : mapping of str to mapping of int to mapping of str to int
-        What the kernel counted.
-    kept : mapping of str to MarkPages
-        What is moved as it comes, by place below ``raw/``.
-    losses : sequence of Loss
-    came : sequence of bytes
-        The pages of it that were moved just now.
-    """
-
-    begin: int
-    layers: Mapping[str, Mapping[int, CpuPages]]
-    counts: Mapping[str, Mapping[int, Mapping[str, int]]]
-    kept: Mapping[str, MarkPages]
+    begin: int  # from when on gaps and what is kept are known (ns)
+    layers: Mapping[str, Mapping[int, CpuPages]]  # by layer and cpu
+    counts: Mapping[str, Mapping[int, Mapping[str, int]]]  # what the kernel counted
+    kept: Mapping[str, MarkPages]  # what is moved as it comes, by place below ``raw/``
     page: int
     losses: Sequence[Loss] = field(default=())
-    came: Sequence[bytes] = ()
+    came: Sequence[bytes] = ()  # the pages of it that were moved just now
 
     def save(self, raw: Path, since: int, until: int, before: Before | None = None) -> int:
         """Write all to ``raw/``; return since when (ns) everything is there, at most `until`.

@@ -83,51 +83,25 @@ _ROW, _LONGEST_LETTER = 64, 12  # bytes of one without its kind, and of a letter
 
 @dataclass(frozen=True)
 class FlightRequest:
-    """What a flight recorder is asked to do.
-
-    Attributes
-    ----------
-    directory : Path
-    budget : Budget
-    keep : float
-        s of history that a dump has at most.
-    memory : int
-        Bytes of all buffers.
-    conditions : tuple of Condition
-    at_most : int
-        Dumps an hour.
-    dumps : int
-        That are kept.
-    usual : float
-        s from one dump of what is usual to the next; 0 for none.
-    after : float
-        s for which it goes on to record before it saves what goes on.
-    profiles : tuple of str
-        Richest first; the first of which the kernel has all events is taken.
-    execution, version : str
-    mark_users : tuple of int
-        Uids whose programs may mark executions though they may not trace; -1 for all.
-    marks_required : bool
-        Whether these were asked for.
-    stacks : tuple of str
-        What takes stacks besides.
-    """
+    """What a flight recorder is asked to do."""
 
     directory: Path
     budget: Budget
-    keep: float
-    memory: int
+    keep: float  # s of history that a dump has at most
+    memory: int  # bytes of all buffers
     conditions: tuple[Condition, ...]
-    at_most: int
-    dumps: int
-    usual: float = 0.0
-    after: float = 0.0
+    at_most: int  # dumps an hour
+    dumps: int  # that are kept
+    usual: float = 0.0  # s from one dump of what is usual to the next; 0 for none
+    after: float = 0.0  # s for which it goes on to record before it saves what goes on
+    # Richest first; the first of which the kernel has all events is taken
     profiles: tuple[str, ...] = PROFILES
     execution: str = ""
     version: str = ""
+    # Uids whose programs may mark executions though they may not trace; -1 for all
     mark_users: tuple[int, ...] = ()
-    marks_required: bool = False
-    stacks: tuple[str, ...] = ()
+    marks_required: bool = False  # whether these were asked for
+    stacks: tuple[str, ...] = ()  # what takes stacks besides
 
 
 class Refusals:
