@@ -28,7 +28,7 @@ from critpath.incidents.usual import DIRECTORY, OF_A_KIND, Found, Usual, find_de
 from critpath.model import CompareSettings, PathSet
 from critpath.model.containers import places_in
 from critpath.model.paths import begin_dates
-from critpath.model.requests import service_of
+from critpath.model.requests import name_services, service_of
 from critpath.report.document import comparison_document
 from critpath.text import incidents as words
 from critpath.text.answer import describe_headline, first_cause
@@ -215,10 +215,12 @@ class Looker:
     # What is not
 
     def _look_at_alarm(self, dump: Dump, paths: PathSet) -> None:
+        paths = focus(paths, dump.trigger.kind)
         before, after = split_at(paths, dump.moment, dump.window or _WINDOW)
         known = self._usual.find(dump.at // NS_PER_S, self._state.age, paths.specification)
         if known is not None:
-            held = _Held(known.paths, after, self._describe(known))
+            usual = focus(known.paths, dump.trigger.kind)
+            held = _Held(usual, after, self._describe(known))
         else:
             if not self._state.told:
                 self.keep(told=True)
@@ -297,6 +299,13 @@ def thin(paths: PathSet) -> PathSet:
         kept = min(len(rows), OF_A_KIND)  # of as many stretches the middle
         chosen.append(rows[(2 * np.arange(kept) + 1) * len(rows) // (2 * kept)])
     return paths.take(np.sort(np.concatenate(chosen))) if chosen else paths
+
+
+def focus(paths: PathSet, kind: str) -> PathSet:
+    """Return the executions of a kind, and those that ask it; all if there are none."""
+    called = {label: kind in name_services(label) for label in set(paths.executions.label)}
+    rows = np.flatnonzero([called[label] for label in paths.executions.label])
+    return paths.take(rows) if len(rows) else paths
 
 
 def split_at(paths: PathSet, moment: int, window: int) -> tuple[PathSet, PathSet]:

@@ -28,6 +28,12 @@ def service_of(label: str) -> str:
     return label.partition(ASKS)[0]
 
 
+def name_services(label: str) -> list[str]:
+    """Return the service that a label names, and those that it asks."""
+    service, _, asked = label.partition(ASKS)
+    return [service, *asked.split(", ")] if asked else [service]
+
+
 NONE: Final = -1  # technical: no endpoint, request or slice
 
 

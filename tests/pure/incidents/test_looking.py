@@ -18,7 +18,7 @@ from critpath.documents.incidents import TriggerEntry
 from critpath.errors import UnreadableError, UsageError
 from critpath.incidents import keeping
 from critpath.incidents.dumps import Dump
-from critpath.incidents.looking import Looker, Looking, split_at, thin
+from critpath.incidents.looking import Looker, Looking, focus, split_at, thin
 from critpath.incidents.times import format_time, parse_time
 from critpath.model import CompareSettings, PathSet
 from critpath.schema.environment import Environment
@@ -288,6 +288,16 @@ def test_the_window_is_as_long_as_it_takes() -> None:
     assert after.executions.label.count("b") >= 20
     before, after = split_at(slow.take(np.arange(0)), 5, 10**9)
     assert len(before) == len(after) == 0
+
+
+def test_of_whom_an_alarm_is_about() -> None:
+    """Of those that ask it, too: a client waits for these."""
+    paths = draw(["r100"] * 4)
+    labels = ("nginx:80 → web:81", "nginx:80 → feed:82", "feed:82 → db:5432, web:81", "db:5432")
+    paths = replace(paths, executions=replace(paths.executions, label=labels))
+    assert focus(paths, "web:81").executions.label == (labels[0], labels[2])
+    assert focus(paths, "db:5432").executions.label == labels[2:]
+    assert len(focus(paths, "web")) == len(focus(paths, "")) == 4
 
 
 def test_of_each_kind_some_are_looked_at_evenly_spread() -> None:
