@@ -147,7 +147,7 @@ def record_always(arguments: argparse.Namespace, settings: Settings) -> int:
         raise RuntimeError("there is a default")
     conditions = tuple(Condition.parse(text) for text, _ in settings["when"])
     # Who asks for slow marked executions will ask for the paths of those.
-    marked = "marker" if any(one.word == "latency" for one in conditions) else ""
+    marked = "marker" if any(one.word == "latency" and not one.window for one in conditions) else ""
     specification = settings["execution"] or marked
     if specification != marked:
         check_execution(specification)

@@ -139,7 +139,7 @@ def _look(flight: Path, arguments: argparse.Namespace, settings: Settings) -> in
             stack.callback(hook.close)
         stopping = stack.enter_context(_until_signal()) if arguments.follow else None
         while True:
-            looker.look()
+            looker.look(stopping.is_set if stopping else lambda: False)
             count_lost()
             if stopping is None or stopping.wait(_EVERY):
                 return EXIT_OK

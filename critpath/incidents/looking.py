@@ -115,8 +115,10 @@ class Looker:
         self._state = change(self._state, **values)
         keeping.save_state(self._how.directory, self._state)
 
-    def look(self) -> int:
+    def look(self, is_over: Callable[[], bool] = lambda: False) -> int:
         """Look at every dump that was not looked at yet, one at a time; return how many.
+
+        Those that are left when it is over are looked at when this begins anew.
 
         First at alarms, if there is something to hold them against: what is usual can wait.
         """
@@ -125,7 +127,9 @@ class Looker:
         new = [name for name in there if name not in seen]
         if not self._usual.is_empty:
             new.sort(key=lambda name: name.endswith(_USUAL))
-        for name in new:
+        for number, name in enumerate(new):
+            if is_over():
+                return number
             gave_up = self._state.trying == name
             self.keep(seen=seen, trying=name)
             with contextlib.suppress(FileNotFoundError):  # it made way meanwhile

@@ -35,6 +35,7 @@ ctypedef struct Request:
     int32_t queue        # the thread in whose queue it is, -1 in none
     int32_t waiting      # sub-requests without an answer
     uint8_t answered
+    uint8_t counted      # among those that its reader received
 
 ctypedef struct Sub:
     int64_t begin
@@ -197,7 +198,7 @@ cdef class Owners:
             r.root = r.node = root[i]
             r.first_sub = r.last_sub = r.first_stay = r.last_stay = r.queue = -1
             r.waiting = 0
-            r.answered = 0
+            r.answered = r.counted = 0
         for i in range(self.sub_count):
             s = &self.subs[i]
             s.begin, s.end = self.sub_times[i, 0], self.sub_times[i, 1]
@@ -308,8 +309,9 @@ cdef class Owners:
         cdef Request* r = &self.requests[row]
         if t.loop >= 0:
             self.mark_receive(time, number, row, r.kind)
-        if time != r.received:
+        if time != r.received or r.counted:
             return 0
+        r.counted = 1
         if t.loop >= 0:
             self.enter(number, row, 0)
         else:
@@ -351,7 +353,8 @@ cdef class Owners:
             if reader.loop < 0:
                 self.add_slice(r.reader, r.received, reader.slept if reader.asleep else time,
                                row, RULE_OWN, CERTAINTY_CERTAIN, -1)
-        if reader.received:
+        if r.counted and reader.received:
+            r.counted = 0
             reader.received -= 1
             reader.total -= row
         t.cut = max(t.cut, time)
@@ -363,7 +366,7 @@ cdef class Owners:
         cdef Thread* t = &self.threads[number]
         cdef Sub* s = &self.subs[row]
         cdef int32_t owner
-        if time != s.begin:
+        if time != s.begin or s.thread >= 0:  # two sends may have one time
             if t.loop >= 0:
                 self.mark_send(time, number, s.owner, s.how, s.sure)
             return 0

@@ -82,7 +82,7 @@ class Incidents:
 
     def close(self) -> None:
         self.process.terminate()
-        self.process.wait(60)
+        self.process.wait(300)  # the dump that it looks at
         self._thread.join(10)
         self._log.close()
 
@@ -263,6 +263,16 @@ def spend_night(given: argparse.Namespace, place: Path) -> dict[str, Any]:
         }
         time.sleep(given.settle)  # the last lines
         found = list(looking.found)
+    return finish(slots, found, asked, given) | {"costs": costs}
+
+
+def finish(
+    slots: list[Slot],
+    found: list[tuple[float, dict[str, Any]]],
+    asked: Path,
+    given: argparse.Namespace,
+) -> dict[str, Any]:
+    """Return what was said of each fault, beside what clients felt of it."""
     for slot in slots:
         kinds = {"shop": ["cart"], "feed": ["feed"]}
         where = next(fault.where for fault in FAULTS if fault.name == slot.fault)
@@ -273,7 +283,6 @@ def spend_night(given: argparse.Namespace, place: Path) -> dict[str, Any]:
     return {
         "slots": [asdict(slot) for slot in slots],
         "false": false,
-        "costs": costs,
         "requests": len(asked.read_text().splitlines()),
         "load": Path("/proc/loadavg").read_text().split()[0],
     }
@@ -286,6 +295,30 @@ def copy_dumps(flight: Path, where: Path) -> None:
         for dump in [p for p in flight.glob("[0-9]*-*") if not (where / p.name).exists()]:
             subprocess.run(["cp", "-al", str(dump), str(where)], check=False)
         time.sleep(2)
+
+
+def look_again(given: argparse.Namespace, night: Path) -> dict[str, Any]:
+    """Hold the dumps of a kept night against the truth again: one after the other, each timed."""
+    slots = [Slot(**slot) for slot in json.loads((night / "truth.json").read_text())]
+    found: list[tuple[float, dict[str, Any]]] = []
+    with tempfile.TemporaryDirectory(prefix="critpath-again-", dir="/var/tmp") as place:
+        flight, kept = Path(place) / "flight", Path(place) / "incidents"
+        flight.mkdir()
+        dumps = night / "dumps"
+        for dump in sorted(dumps.iterdir() if dumps.is_dir() else (night / "flight").glob("2*")):
+            subprocess.run(["cp", "-a", str(dump), str(flight)], check=True)
+            words = [*given.critpath.split(), "incidents", str(flight), "-o", str(kept), "--json"]
+            begin = time.monotonic()
+            done = subprocess.run(
+                [*words, *given.looking], capture_output=True, text=True, check=False
+            )
+            took = time.monotonic() - begin
+            print(f"{took:5.1f} s  {dump.name} {done.stderr.strip()}", flush=True)
+            for line in done.stdout.splitlines():
+                plain = json.loads(line)
+                at = datetime.fromisoformat(plain["last"]).timestamp()
+                found.append((at + took, plain))
+    return finish(slots, found, night / "requests.txt", given)
 
 
 def keep(place: Path, where: Path) -> None:
@@ -322,6 +355,9 @@ def show(night: dict[str, Any]) -> Iterator[str]:
         f"{quick} lines within 10 s, {len(night['false'])} false alarms"
     )
     yield from (f"false alarm: {line}" for line in night["false"])
+    yield f"{night['requests']} requests, load {night['load']}"
+    if "costs" not in night:
+        return
     costs, status = night["costs"], night["costs"]["status"]
     parts = (f"{name} {100 * costs[name]:.2f} %" for name in ("recorder", "incidents"))
     yield f"{', '.join(parts)} of a cpu"
@@ -331,7 +367,6 @@ def show(night: dict[str, Any]) -> Iterator[str]:
             f"{100 * status['overhead']['target']:g} %, recorded {100 * status['covers']:.0f} % "
             "of the time"
         )
-    yield f"{night['requests']} requests, load {night['load']}"
 
 
 def main() -> None:
@@ -351,11 +386,16 @@ def main() -> None:
     parser.add_argument("--faults", type=lambda text: text.split(","), help="only these")
     parser.add_argument("--more", type=str.split, default=[], help="more options of record")
     parser.add_argument("--keep", type=Path, help="keep all of it in this directory")
+    parser.add_argument("--again", type=Path, help="judge what --keep kept with this build")
+    parser.add_argument("--looking", type=str.split, default=[], help="more options of incidents")
     parser.add_argument("--json", type=Path, help="write what was found there")
     given = parser.parse_args()
     given.recorder = given.recorder or given.critpath
-    with tempfile.TemporaryDirectory(prefix="critpath-night-", dir="/var/tmp") as place:
-        night = spend_night(given, Path(place))
+    if given.again:
+        night = look_again(given, given.again)
+    else:
+        with tempfile.TemporaryDirectory(prefix="critpath-night-", dir="/var/tmp") as place:
+            night = spend_night(given, Path(place))
     print("\n".join(show(night)))
     if given.json:
         write_results(given.json, night)

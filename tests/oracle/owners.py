@@ -43,6 +43,7 @@ class Request:
     stays: list[Stay] = field(default_factory=list)
     queue: int = -1  # the thread in whose queue it is
     answered: bool = False
+    counted: bool = False  # among those that its reader received
 
 
 @dataclass(eq=False)
@@ -259,8 +260,9 @@ class Owners:
         thread = self.threads[number]
         if thread.loop:
             self.mark_receive(time, number, request.row, request.kind)
-        if time != request.received:
+        if time != request.received or request.counted:
             return
+        request.counted = True
         if thread.loop:
             self.enter(number, request, 0)
         else:
@@ -297,7 +299,8 @@ class Owners:
                 self.add_slice(
                     request.reader, request.received, until, request.row, Rule.OWN, CERTAIN
                 )
-        if reader.received:
+        if request.counted and reader.received:
+            request.counted = False
             reader.received -= 1
             reader.total -= request.row
         thread.cut = max(thread.cut, time)
@@ -306,7 +309,7 @@ class Owners:
     def ask(self, time: int, number: int, sub: Sub) -> None:
         """A thread connects or sends a sub-request, or more of it."""
         thread = self.threads[number]
-        if time != sub.begin:
+        if time != sub.begin or sub.thread >= 0:  # two sends may have one time
             if thread.loop:
                 self.mark_send(time, number, sub.owner, sub.how, sub.sure)
             return

@@ -409,3 +409,17 @@ def test_run_and_cpus(drawing: ModuleType) -> None:
     assert slices.idle_ns[row] == woken - slept
     assert slices.cpus[row] == 1
     assert Act.RUN in tables.activity.act
+
+
+def test_what_is_sent_twice_at_one_time_is_asked_once(
+    simulate: ModuleType, drawing: ModuleType
+) -> None:
+    """Two calls within a tick of the clock; a list of what is pending went round for ever."""
+    for name in simulate.CLASSES:
+        world = simulate.simulate(name, 4, 40, 1)
+        activity, *others = simulate.arguments(world, drawing)
+        rows = np.repeat(np.arange(len(activity)), 1 + (activity.act == Act.SEND))
+        twice = owning.find_owners(activity.take(rows), *others)
+        once = owning.find_owners(activity, *others)
+        same = twice.subrequests.request == once.subrequests.request
+        assert same.sum() >= 0.9 * len(same), name
