@@ -11,8 +11,8 @@ PAGE: Final = ROOT / "docs" / "security.md"
 # Files of the recorder that a recording of a command does not load, and what does.
 ONLY_WITH: Final = {
     "`critpath record --always`": (
-        *("flight/live.py", "flight/memory.py", "flight/service.py", "flight/triggers.py"),
-        *("flight/_requests.pyx", "flight/kinds.py"),
+        *("flight/live.py", "flight/noticing.py", "flight/usual.py", "flight/service.py"),
+        *("flight/triggers.py", "flight/_requests.pyx", "flight/kinds.py", "stacks/held.py"),
     ),
     "`critpath doctor --deep`": ("trials.py",),
     "`critpath ab`, which executes commands as the user": ("slots.py",),
