@@ -32,7 +32,7 @@ from critpath_record import recorder as recorders
 from critpath_record._pulse import name_thread
 from critpath_record._spawn import become_subreaper
 from critpath_record.budget.account import share_of
-from critpath_record.budget.selection import check_runs
+from critpath_record.budget.selection import check_runs, check_span
 from critpath_record.cleanup import remove_leftovers
 from critpath_record.ftrace.marks import MarkRequests
 from critpath_record.functions import (
@@ -127,8 +127,10 @@ def record(
     session = new_session_name()
     output = OutputDirectory.check(request.output, session, force=request.force, user=user)
     commands = request.commands
-    if request.budget is not None and chooses_runs(request):
-        check_runs(request.budget.share, request.runs * len(commands))
+    if request.budget is not None:
+        if chooses_runs(request):
+            check_runs(request.budget.share, request.runs * len(commands))
+        check_span(request.budget.share, request.duration)
     if request.functions:
         commands = tuple(map(with_agent, commands))
     programs = tuple(find_executable(c, inherited.environment) for c in commands)

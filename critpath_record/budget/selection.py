@@ -6,6 +6,7 @@ one.  Pure but for the seeded coin: no clock, no file.
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import deque
 from collections.abc import Mapping
@@ -31,6 +32,21 @@ def check_runs(share: float, runs: int) -> None:
             f"one run under {100 * overhead_of(share):g} % cannot be recorded: what recording "
             "costs is not known before a run has ended",
             f"run it more often (-n 20), or allow more (--overhead {100 * PROGRAMS.dearest:g}%)",
+        )
+
+
+def check_span(share: float, seconds: float) -> None:
+    """Raise UsageError where a time is so short that its budget does not even pay for looking.
+
+    `seconds` are 0 where nobody knows.
+    """
+    if 0 < seconds * share < PROGRAMS.fixed:
+        least = math.ceil(100 * overhead_of(min(PROGRAMS.fixed / seconds, 0.99)))
+        raise UsageError(
+            f"{100 * overhead_of(share):g} % of {seconds:g} s is {1000 * share * seconds:.1f} ms "
+            f"of cpu time, and to look at what it costs takes {1000 * PROGRAMS.fixed:.0f} ms",
+            f"record for longer (--duration {PROGRAMS.fixed / share:.1f}), or allow more "
+            f"(--overhead {least}%)",
         )
 
 

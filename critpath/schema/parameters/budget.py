@@ -144,6 +144,9 @@ class Programs(Group, name="programs"):
     guess = Parameter(
         0.1, "share", "that recording all would cost, until one was recorded", OVERHEAD
     )
+    fixed = Parameter(
+        0.012, "s", "of cpu time that it takes to begin, to look and to end, at least", OVERHEAD
+    )
     dearest = Parameter(
         0.5, "share", "that recording a run takes more, at most: beyond this the first is", OVERHEAD
     )

@@ -31,7 +31,7 @@ from critpath_record.budget.gaps import (
     read_journal,
 )
 from critpath_record.budget.natural import Neighbours, pool_kinds
-from critpath_record.budget.selection import Kinds, check_runs
+from critpath_record.budget.selection import Kinds, check_runs, check_span
 from critpath_record.flight.dumps import dump_request
 from critpath_record.ftrace.gate import instance_name, split_layers, split_name
 from critpath_record.manifests import initial_manifest, write_manifest
@@ -433,6 +433,15 @@ def test_one_run_is_refused_before_it_begins_where_nothing_is_known() -> None:
     with pytest.raises(UsageError, match="one run under 1 % cannot be recorded") as error:
         check_runs(share_of(0.01), 1)
     assert "-n 20" in error.value.do
+
+
+def test_a_time_that_does_not_pay_for_looking_is_refused_with_what_would() -> None:
+    for overhead, seconds in ((0.01, 0.0), (0.01, 2.0), (0.1, 0.2), (5.0, 0.1)):
+        check_span(share_of(overhead), seconds)
+    with pytest.raises(UsageError, match=r"1 % of 0.1 s is 1.0 ms") as error:
+        check_span(share_of(0.01), 0.1)
+    assert error.value.do == "record for longer (--duration 1.2), or allow more (--overhead 14%)"
+    check_span(share_of(0.14), 0.1)
 
 
 def test_killed_before_it_noted_its_begin_it_has_the_begin_of_what_it_recorded(
