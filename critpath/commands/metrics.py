@@ -34,6 +34,7 @@ DESCRIPTION: Final = (
     "kind, where time goes, incidents, what recording costs, gaps."
 )
 _ASK: Final = 1.0  # s between two questions
+_INCIDENTS: Final = 10  # looks for one at the directory of incidents
 _ANSWER: Final = 10.0  # s that one may take
 _NICE: Final = 19
 
@@ -114,7 +115,7 @@ class Teller:
         self._flight = find()
         self._settings, self._clock = settings, clock
         self._since = clock.date()
-        self._seen = 0
+        self._seen = self._looks = 0
         self._session = ""
         self._dump = ""
         self._thread: threading.Thread | None = None
@@ -130,7 +131,8 @@ class Teller:
             self.collected.up = False
             with contextlib.suppress(CritpathError):
                 self._flight = self._find()
-        if self._incidents is not None:
+        self._looks += 1
+        if self._incidents is not None and self._looks % _INCIDENTS == 1:
             from critpath.incidents.keeping import read_incidents  # noqa: PLC0415 - msgspec
 
             with contextlib.suppress(CritpathError):  # nothing is kept there yet

@@ -42,9 +42,10 @@ class Server(HTTPServer):
         if place.startswith("unix:"):
             self.address_family = socket.AF_UNIX
             self._path = Path(place.removeprefix("unix:"))
+        bound = self._path or parse_port(place)
         super().__init__((), _Handler, bind_and_activate=False)  # type: ignore[arg-type]  # as it is given below
         try:
-            self._bind(place)
+            self._bind(bound)
             self.server_activate()
         except OSError as error:
             self.server_close()
@@ -52,11 +53,10 @@ class Server(HTTPServer):
                 f"cannot listen on {place}: {error.strerror or error}", "name another place"
             ) from None
 
-    def _bind(self, place: str) -> None:
+    def _bind(self, place: Path | tuple[str, int]) -> None:
         if self._path is None:
-            host, port = parse_port(place)
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            self.socket.bind((host, port))
+            self.socket.bind(place)
             self.server_address = self.socket.getsockname()
             return
         with contextlib.suppress(FileNotFoundError):
