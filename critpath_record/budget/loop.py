@@ -118,19 +118,10 @@ def count_switches(place: Path = Path("/proc/stat")) -> int:
 class Loop:
     """Holds a budget from construction until `stop`; every gate is closed at first.
 
-    Parameters
-    ----------
-    control : Control
-    gates : sequence of Gate
-        In the order of `Control.layers`.
-    journal : Journal
-    cpus : sequence of int
-    held : bool
-        Runs of a command are recorded whole: opened and closed by `hold` only.
-    compares : bool
-        What comes just before an opening can be compared with what comes after.
-    told : int
-        A descriptor that is readable when there is something to do; -1 for none.
+    `gates`: in the order of `Control.layers`.  `held`: runs of a command are recorded whole: opened
+    and closed by `hold` only.  `compares`: what comes just before an opening can be compared with
+    what comes after.  `told`: a descriptor that is readable when there is something to do; -1 for
+    none.
     """
 
     def __init__(

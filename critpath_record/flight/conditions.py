@@ -59,30 +59,17 @@ _FORMS: Final = {
 
 @dataclass(frozen=True)
 class Condition:
-    """One condition.
+    """One condition."""
 
-    Attributes
-    ----------
-    word : str
-        Of `CONDITIONS`.
-    text : str
-        As it was given, in one line.
-    name : str
-        The kind of execution or request, the signal, or the resource; "" for none, and for any.
-    limit : float
-        ns of latency or of pressure, requests a second, how many times the target, or by which
-        share slower; 0 for none.
-    window : int
-        ns of pressure, and over which requests are counted; 0 looks at each.
-    part : float
-        Of the requests at most so many are shorter than the limit; alarms a day by chance.
-    """
-
-    word: str
-    text: str
+    word: str  # of `CONDITIONS`
+    text: str  # as it was given, in one line
+    # The kind of execution or request, the signal, or the resource; "" for none, and for any.
     name: str = ""
+    # Ns of latency or of pressure, requests a second, how many times the target, or by which share
+    # slower; 0 for none.
     limit: float = 0.0
-    window: int = 0
+    window: int = 0  # ns of pressure, and over which requests are counted; 0 looks at each
+    # Of the requests at most so many are shorter than the limit; alarms a day by chance.
     part: float = 0.0
 
     @property

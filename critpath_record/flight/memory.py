@@ -398,13 +398,7 @@ class Held:
 class Memory:
     """The instances of a flight recorder, from construction to `remove`.
 
-    Parameters
-    ----------
-    root : Path
-        Of tracefs.
-    session : str
-    most_bytes : int
-        Of all buffers, of all cpus.
+    `root`: of tracefs.  `most_bytes`: of all buffers, of all cpus.
     """
 
     def __init__(self, root: Path, session: str, most_bytes: int) -> None:

@@ -55,19 +55,9 @@ _MOST_CORRECTED: Final = 1.5  # times what is assumed, beyond which it is said
 class BudgetRecording:
     """The layers of a recording under a budget, from construction until `remove`.
 
-    Parameters
-    ----------
-    root : Path
-        Of tracefs.
-    session : str
-    budget : Budget
-    raw : Path
-    runs : bool
-        Runs of a command are recorded whole or not at all; else programs choose executions.
-    timeout : float
-        s after which an execution is given up, 0 for 20 times the median of its kind.
-    lasts : float
-        s that it goes on, 0 where that is not known.
+    `root`: of tracefs.  `runs`: runs of a command are recorded whole or not at all; else programs
+    choose executions.  `timeout`: s after which an execution is given up, 0 for 20 times the median
+    of its kind.  `lasts`: s that it goes on, 0 where that is not known.
     """
 
     def __init__(

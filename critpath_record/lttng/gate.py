@@ -113,15 +113,8 @@ def _refused(session: str) -> CritpathError:
 class SessionGate:
     """The session of what a budget opens and closes; see `critpath_record.budget.loop.Gate`.
 
-    Parameters
-    ----------
-    session : str
-    index : Path
-        Where LTTng writes what each packet of the session has.
-    channel : str
-    tracker : Tracker
-    daemons : callable
-        Returns the pids of LTTng's daemons.
+    `index`: where LTTng writes what each packet of the session has.  `daemons`: returns the pids of
+    LTTng's daemons.
     """
 
     name, state = BASE, TRACKER

@@ -163,16 +163,10 @@ class Ring:
 class StackEvents:
     """The events of some threads on some cpus, closed when they are made: a gate of a budget.
 
-    Parameters
-    ----------
-    threads : sequence of int
-        Whose events: theirs, and of what they start; none for the machine's.
-    group : int
-        A descriptor of the control group whose threads' events alone are taken; -1 for none.
-    depth, size : int
-        Bytes of a stack, and of the ring of each cpu.
-    overwritten : bool
-        The newest overwrites the oldest; else what nobody has moved stays, and the rest is lost.
+    `threads`: whose events: theirs, and of what they start; none for the machine's.  `group`: a
+    descriptor of the control group whose threads' events alone are taken; -1 for none.  `depth`,
+    `size`: bytes of a stack, and of the ring of each cpu.  `overwritten`: the newest overwrites the
+    oldest; else what nobody has moved stays, and the rest is lost.
     """
 
     name, state, event_ns = LAYER, SOFT, 0.0

@@ -33,12 +33,7 @@ _ROWS: Final = ".rows"
 class HeldStacks:
     """What takes stacks, and holds them, from construction until `close`.
 
-    Parameters
-    ----------
-    sources : sequence of str
-        Of `critpath_record.stacks.sources.SOURCES`.
-    memory : int
-        Bytes, of all cpus.
+    `sources`: of `critpath_record.stacks.sources.SOURCES`.  `memory`: bytes, of all cpus.
     """
 
     def __init__(self, sources: Sequence[str], memory: int, cpus: Sequence[int]) -> None:

@@ -34,39 +34,22 @@ AUTO: Final = "auto"
 
 @dataclass(frozen=True)
 class StackRequest:
-    """Whose stacks are wanted.
+    """Whose stacks are wanted."""
 
-    Attributes
-    ----------
-    directory : Path
-        ``stacks/`` of the recording, which exists and is this process' own.
-    user : User or None
-        Who called sudo: stacks are unwound, and programs' files read, as this user.
-    machine : bool
-        All threads of the machine, less the recorder's own; else those that the calling thread
-        starts from now on.
-    processes : tuple of int
-        Of the machine these alone, and what they start.
-    group : str
-        The control group, of version 2, that they are in: who enters it later belongs to them.
-    python : bool
-        The command's Pythons (3.12 and later) name their functions.
-    session : str
-    budgeted : bool
-        A budget says when: a source begins closed, and `StackSource.gate` is opened.
-    held : bool
-        The newest are held in memory.
-    """
-
-    directory: Path
+    directory: Path  # ``stacks/`` of the recording, which exists and is this process' own
+    # Who called sudo: stacks are unwound, and programs' files read, as this user.
     user: User | None = None
+    # All threads of the machine, less the recorder's own; else those that the calling thread starts
+    # from now on.
     machine: bool = False
-    processes: tuple[int, ...] = ()
+    processes: tuple[int, ...] = ()  # of the machine these alone, and what they start
+    # The control group, of version 2, that they are in: who enters it later belongs to them.
     group: str = ""
-    python: bool = False
+    python: bool = False  # the command's Pythons (3.12 and later) name their functions
     session: str = ""
+    # A budget says when: a source begins closed, and `Source.gate` is opened.
     budgeted: bool = False
-    held: bool = False
+    held: bool = False  # the newest are held in memory
 
     @property
     def scope(self) -> str:
@@ -86,14 +69,8 @@ class Scope(TypedDict, total=False):
 def find_scope(name: str, container: int, *, command: bool) -> Scope:
     """Return whose stacks are wanted: by default the command's, else the container's, else all.
 
-    Parameters
-    ----------
-    name : str
-        ``command``, ``machine``, or a control group's path or name; "" for the default.
-    container : int
-        Its pid namespace, 0 for none.
-    command : bool
-        Whether there is one.
+    `name`: ``command``, ``machine``, or a control group's path or name; "" for the default.
+    `container`: its pid namespace, 0 for none.  `command`: whether there is one.
     """
     if name in {"", "command"} and command:
         return {}
@@ -145,19 +122,11 @@ def find_obstacles(name: str) -> list[Requirement]:
 def check_stacks(text: str, *, machine: bool, held: bool = False) -> tuple[str, ...]:
     """Return the sources that ``--stacks`` names.
 
-    Parameters
-    ----------
-    text : str
-        Names separated by commas, or ``auto`` for those that can be had here; "" for none.
-    machine : bool
-        No command is started, whose Python could be asked to name its functions.
-    held : bool
-        A flight recorder takes them: also of Pythons that come later.
+    `text`: names separated by commas, or ``auto`` for those that can be had here; "" for none.
+    `machine`: no command is started, whose Python could be asked to name its functions.  `held`: a
+    flight recorder takes them: also of Pythons that come later.
 
-    Raises
-    ------
-    UsageError
-        If there is no such source, or a named one cannot take stacks here.
+    Raises UsageError if there is no such source, or a named one cannot take stacks here.
     """
     names = tuple(dict.fromkeys(filter(None, text.split(","))))
     if AUTO in names:
