@@ -30,20 +30,16 @@ class _LackError(Exception):
 
 @dataclass(frozen=True)
 class Trial:
-    """Something that was tried."""
+    """Something that was tried, and why it did not work: "" where it did."""
 
     name: str
-    lost: str  # what a recording lacks without it
-    do: str  # what gives it, to a container mostly
     fatal: bool  # nothing is recorded without it
-    why: str  # what the kernel said, "" where it worked
+    why: str
 
 
 def try_all() -> list[Trial]:
     """Try everything, and leave nothing behind."""
-    return [
-        Trial(name, lost, do, name in _FATAL, _why(attempt)) for name, attempt, lost, do in _TRIALS
-    ]
+    return [Trial(name, name in _FATAL, _why(attempt)) for name, attempt in _TRIALS.items()]
 
 
 def _why(attempt: Callable[[], None]) -> str:
@@ -163,61 +159,18 @@ def _hurry() -> None:
 
 
 _FATAL: Final = {"tracing", "root"}
-_TRIALS: Final[tuple[tuple[str, Callable[[], None], str, str], ...]] = (
-    (
-        *("tracing", _trace, "nothing can be recorded"),
-        "give it, writable: -v /sys/kernel/tracing:/sys/kernel/tracing",
-    ),
-    (
-        *("root", _be_root, "root here is not the machine's, which alone may trace"),
-        "begin it without a map of users, as the machine's root",
-    ),
-    (
-        *("processes of the host", _see_pids),
-        "processes have other numbers here than in events: no names, no programs",
-        "--pid=host (hostPID: true)",
-    ),
-    (
-        *("control groups of the host", _see_groups),
-        *("in which containers processes are is not seen", "--cgroupns=host"),
-    ),
-    (
-        *("limits", _read_limits, "quotas and limits of containers are not seen"),
-        "mount them, read-only: -v /sys/fs/cgroup:/sys/fs/cgroup:ro",
-    ),
-    (
-        *("names of containers", _find_runtimes, "containers are called by their ids"),
-        "mount the files of the runtime, read-only: docs/containers/README.md lists them",
-    ),
-    (
-        *("/run/critpath", _keep_notes, "dump, top and doctor do not find the recorder"),
-        "-v /run/critpath:/run/critpath, of root alone",
-    ),
-    (
-        *("CAP_SYS_PTRACE", _look_at_processes),
-        "programs of processes, their networks, what was connected before are not known",
-        "--cap-add SYS_PTRACE",
-    ),
-    (
-        *("CAP_DAC_READ_SEARCH", _read_of_others),
-        "files of others are not read: names of users' containers, functions of their programs",
-        "--cap-add DAC_READ_SEARCH",
-    ),
-    (
-        *("CAP_PERFMON", _sample, "no --stacks, no counting by perf"),
-        "--cap-add PERFMON, and a seccomp profile that allows perf_event_open",
-    ),
-    (
-        *("CAP_BPF", _load_programs, "no --counts by programs, no --labels-from bytes"),
-        "--cap-add BPF and PERFMON, and a seccomp profile that allows bpf",
-    ),
-    (
-        *("programs that begin", _hear_of_execs, "what interpreters run has no name"),
-        "--network=host; before Linux 6.6 also --cap-add NET_ADMIN",
-    ),
-    (
-        *("CAP_SYS_NICE", _hurry),
-        "on a busy machine buffers may overflow before they are moved",
-        "--cap-add SYS_NICE",
-    ),
-)
+_TRIALS: Final[dict[str, Callable[[], None]]] = {
+    "tracing": _trace,
+    "root": _be_root,
+    "processes of the host": _see_pids,
+    "control groups of the host": _see_groups,
+    "limits": _read_limits,
+    "names of containers": _find_runtimes,
+    "/run/critpath": _keep_notes,
+    "CAP_SYS_PTRACE": _look_at_processes,
+    "CAP_DAC_READ_SEARCH": _read_of_others,
+    "CAP_PERFMON": _sample,
+    "CAP_BPF": _load_programs,
+    "programs that begin": _hear_of_execs,
+    "CAP_SYS_NICE": _hurry,
+}

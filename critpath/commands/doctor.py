@@ -35,6 +35,62 @@ _WAYS: Final = {
 }
 _PATIENCE: Final = 1.1  # seconds in which every program that marks has looked for a recorder
 
+# What is lost where something that is tried does not work, and what gives it to a container.
+_TRIED: Final = {
+    "tracing": (
+        "nothing can be recorded",
+        "give it, writable: -v /sys/kernel/tracing:/sys/kernel/tracing",
+    ),
+    "root": (
+        "root here is not the machine's, which alone may trace",
+        "begin it without a map of users, as the machine's root",
+    ),
+    "processes of the host": (
+        "processes have other numbers here than in events: no names, no programs",
+        "--pid=host (hostPID: true)",
+    ),
+    "control groups of the host": (
+        "in which containers processes are is not seen",
+        "--cgroupns=host",
+    ),
+    "limits": (
+        "quotas and limits of containers are not seen",
+        "mount them, read-only: -v /sys/fs/cgroup:/sys/fs/cgroup:ro",
+    ),
+    "names of containers": (
+        "containers are called by their ids",
+        "mount the files of the runtime, read-only: docs/containers/README.md lists them",
+    ),
+    "/run/critpath": (
+        "dump, top and doctor do not find the recorder",
+        "-v /run/critpath:/run/critpath, of root alone",
+    ),
+    "CAP_SYS_PTRACE": (
+        "programs of processes, their networks, what was connected before are not known",
+        "--cap-add SYS_PTRACE",
+    ),
+    "CAP_DAC_READ_SEARCH": (
+        "files of others are not read: names of users' containers, functions of their programs",
+        "--cap-add DAC_READ_SEARCH",
+    ),
+    "CAP_PERFMON": (
+        "no --stacks, no counting by perf",
+        "--cap-add PERFMON, and a seccomp profile that allows perf_event_open",
+    ),
+    "CAP_BPF": (
+        "no --counts by programs, no --labels-from bytes",
+        "--cap-add BPF and PERFMON, and a seccomp profile that allows bpf",
+    ),
+    "programs that begin": (
+        "what interpreters run has no name",
+        "--network=host; before Linux 6.6 also --cap-add NET_ADMIN",
+    ),
+    "CAP_SYS_NICE": (
+        "on a busy machine buffers may overflow before they are moved",
+        "--cap-add SYS_NICE",
+    ),
+}
+
 
 OPTIONS: Final = (
     option("directories", "DIR", "recordings to finish that a killed recorder left and that were "
@@ -60,7 +116,9 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     left = found.find_leftovers([] if arguments.clean else arguments.directories)
     document = _document(found, left, done)
     document["marking"] = _find_marking(asking)
-    document["tried"] = [asdict(one) for one in found.try_all()] if arguments.deep else []
+    tried = found.try_all() if arguments.deep else []
+    words = (dict(zip(("lost", "do"), _TRIED[one.name], strict=True)) for one in tried)
+    document["tried"] = [asdict(one) | of for one, of in zip(tried, words, strict=True)]
     if any(one["why"] and one["fatal"] for one in document["tried"]):
         document["can_record"], document["recorder"] = False, None
     if arguments.json:

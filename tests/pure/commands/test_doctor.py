@@ -9,7 +9,9 @@ import struct
 
 import pytest
 
+from critpath.commands import doctor as verb
 from critpath.commands import main
+from critpath_record import trials
 from critpath_record.ftrace import preflight
 from critpath_record.ftrace.marks import MarkRequests
 from tests.played.names import dead_name
@@ -98,3 +100,27 @@ def test_what_is_no_recording_is_refused(doctor, tmp_path):
     code, said = doctor("--clean", str(tmp_path / "nothing"))
     assert code == 4
     assert "is not a recording" in said.err
+
+
+def test_what_is_tried_has_words():
+    """What is lost, and what gives it: the recorder has facts alone."""
+    assert [*verb._TRIED] == [*trials._TRIALS]
+
+
+@pytest.mark.parametrize(("name", "code"), [("tracing", 1), ("CAP_BPF", 0)])
+def test_what_a_container_keeps_from_a_recorder_is_said(doctor, monkeypatch, name, code):
+    """Without tracing nothing is recorded, whatever else looks well; the rest is a warning."""
+    found = [trials.Trial("limits", fatal=False, why="")]
+    found.append(trials.Trial(name, fatal=name in trials._FATAL, why="Operation not permitted"))
+    monkeypatch.setattr(trials, "try_all", lambda: found)
+    usual, _ = doctor()
+    done, said = doctor("--deep")
+    assert (done, usual) == (code, 0)
+    assert ("cannot record" in said.out) == bool(code)
+    lost, do = verb._TRIED[name]
+    assert "tried, and works: limits" in said.out
+    assert f"{name}: Operation not permitted: {lost}" in said.out
+    assert do in said.out
+    _, said = doctor("--deep", "--json")
+    tried = json.loads(said.out)["tried"]
+    assert [(one["name"], bool(one["why"])) for one in tried] == [("limits", False), (name, True)]
