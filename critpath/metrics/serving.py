@@ -53,7 +53,7 @@ class Server(HTTPServer):
                 f"cannot listen on {place}: {error.strerror or error}", "name another place"
             ) from None
 
-    def _bind(self, place: Path | tuple[str, int]) -> None:
+    def _bind(self, place: Any) -> None:
         if self._path is None:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             self.socket.bind(place)

@@ -571,8 +571,8 @@ class Flight:
         groups = ftrace.scan_cgroups()
         there = [(begin, *row[1:]) for row in groups if row[1] in known]
         raws.write_json(raw / "cgroups.json", there)
-        born = [row for row in groups if row[1] not in known]
-        raws.write_json(raw / f"cgroups{raws.AT_END}.json", born)
+        later = [row for row in groups if row[1] not in known]
+        raws.write_json(raw / f"cgroups{raws.AT_END}.json", later)
         names = {lttng_name(*event.split("/")) for event in self._events}
         if way_of_requests(names):
             raws.write_json(raw / f"sockets{raws.AT_END}.json", scan_sockets()[0])

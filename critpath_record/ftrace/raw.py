@@ -243,18 +243,17 @@ def _read_rows(file: Path, make: Callable[[Any], _Row | None]) -> tuple[_Row, ..
 def _read_both(
     directory: Path, name: str, make: Callable[[Any], _Named | None], end: int
 ) -> tuple[_Named, ...]:
-    """Read what was there at the start, and at the end, which is not after the recording."""
-    begun = (replace(row, last=False) for row in _read_rows(directory / f"{name}.json", make))
-    ended = (replace(row, last=True) for row in _read_end(directory, name, make, end))
-    return (*begun, *ended)
+    """Read what was there at the start, and at the end."""
+    found: list[_Named] = []
+    for last in (False, True):
+        of = _read_clipped(directory / f"{name}{AT_END * last}.json", make, end)
+        found += (replace(row, last=last) for row in of)
+    return tuple(found)
 
 
-def _read_end(
-    directory: Path, name: str, make: Callable[[Any], _Row | None], end: int
-) -> tuple[_Row, ...]:
-    """Read what was there at the end, which is not after the recording."""
-    rows = _read_rows(directory / f"{name}{AT_END}.json", make)
-    return tuple(replace(row, time=min(row.time, end or row.time)) for row in rows)
+def _read_clipped(file: Path, make: Callable[[Any], _Row | None], end: int) -> tuple[_Row, ...]:
+    """Read rows, none of which is after the recording."""
+    return tuple(replace(r, time=min(r.time, end or r.time)) for r in _read_rows(file, make))
 
 
 def read_stats(file: Path) -> Mapping[int, Mapping[str, int]] | None:
@@ -306,7 +305,7 @@ def read_raw(directory: Path) -> RawRecording:
         threads=_read_rows(directory / "statedump.json", make_thread),
         threads_end=_read_rows(directory / f"statedump{AT_END}.json", make_thread),
         cgroups=_read_rows(directory / "cgroups.json", make_cgroup),
-        cgroups_end=_read_end(directory, "cgroups", make_cgroup, end),
+        cgroups_end=_read_clipped(directory / f"cgroups{AT_END}.json", make_cgroup, end),
         sockets=_read_both(directory, "sockets", make_socket, end),
         descriptors=_read_both(directory, "descriptors", make_descriptor, end),
         stats=read_stats(directory / "stats.json"),
