@@ -124,6 +124,7 @@ STARTS: Final = (
     Start("recording/gaps.py", "--gaps 7"),
     Start("recording/hints.py", "nap", "kernel", (0, 1)),
     Start("recording/kills.py", "budget --times 1 --json {made}/kills.json", "kernel"),
+    Start("recording/live.py", "--seconds 2 --long 2"),
     Start("recording/many.py", "--files 50 --classes 100", "kernel"),
     Start("recording/noticing.py", "--days 1 --kinds 1 --seeds 0 --streams calm"),
     Start("recording/overhead.py", "{made} --seconds 1 --targets 5 --loads steady", "kernel"),

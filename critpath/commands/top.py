@@ -231,7 +231,9 @@ def draw(frame: Screen, console: Console) -> RenderableType:
     total = f"{', '.join(many)} in {frame.span:g} s"
     if len(rows) > _ROWS:
         total += f", {len(rows) - _ROWS} more labels"
-    lines = ["; ".join((total, *_say_rest(frame))), *_source(frame)]
+    said = "; ".join((total, *_say_rest(frame)))
+    lines = said.split("; ", 1) if len(said) > console.width else [said]
+    lines += _source(frame)
     return Group(*(shown(line, console) for line in lines), table)
 
 

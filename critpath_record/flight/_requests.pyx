@@ -23,6 +23,7 @@ cdef enum:
     OF = 5
     STATE = 6
     LOST = 7              # events were lost before this
+    FORK = 8              # a thread began another: these are in the places of FIRST and SECOND
     # Its fields, in order
     NEED = 0              # bytes of a record
     SOCKET = 1
@@ -119,6 +120,10 @@ ctypedef struct Owner:
     int32_t kind          # plus 1
     int32_t names
 
+ctypedef struct Child:
+    int32_t tid
+    int32_t parent
+
 ctypedef struct Kind:
     # Counts of all time; a block is the difference to `before`.
     uint32_t now[BUCKETS]
@@ -168,7 +173,7 @@ cdef class Requests:
 
     cdef object name
     cdef uint8_t what_of[65536]
-    cdef int32_t fields[8][FIELDS]
+    cdef int32_t fields[9][FIELDS]
     cdef Event* events
     cdef Event* spare
     cdef Py_ssize_t count, room
@@ -181,6 +186,7 @@ cdef class Requests:
     cdef int32_t last[3]
     cdef Hand* hands
     cdef Owner* owners
+    cdef Child* children
     cdef Kind* kinds
     cdef Py_ssize_t kind_count
     cdef uint8_t* listened    # bits, by port
@@ -209,10 +215,11 @@ cdef class Requests:
         # Memory of calloc that is not touched costs nothing.
         self.hands = <Hand*>calloc(HANDS, sizeof(Hand))
         self.owners = <Owner*>calloc(HANDS, sizeof(Owner))
+        self.children = <Child*>calloc(HANDS, sizeof(Child))
         self.kinds = <Kind*>calloc(kinds, sizeof(Kind))
         self.listened = <uint8_t*>calloc(8192, 1)
         if (self.endpoints == NULL or self.places == NULL or self.hands == NULL
-                or self.owners == NULL or self.kinds == NULL or self.listened == NULL):
+                or self.owners == NULL or self.children == NULL or self.kinds == NULL or self.listened == NULL):
             raise MemoryError()
 
     def __dealloc__(self):
@@ -222,6 +229,7 @@ cdef class Requests:
         free(self.places)
         free(self.hands)
         free(self.owners)
+        free(self.children)
         free(self.kinds)
         free(self.listened)
 
@@ -278,6 +286,9 @@ cdef class Requests:
             f = self.fields[what]
             if at.length < f[NEED]:
                 continue
+            if what == FORK:
+                self.note_child(<int32_t>load32(r + f[FIRST]), <int32_t>load32(r + f[SECOND]))
+                continue
             e = &self.events[self.count]
             e.time, e.what = <int64_t>at.time, <uint8_t>what
             e.tid = <int32_t>load32(r + 4)
@@ -290,6 +301,15 @@ cdef class Requests:
             e.remote = load16(r + f[REMOTE]) if f[REMOTE] >= 0 else 0
             self.count += 1
         return found
+
+    cdef void note_child(self, int32_t parent, int32_t tid) noexcept nogil:
+        self.children[tid & (HANDS - 1)].tid = tid
+        self.children[tid & (HANDS - 1)].parent = parent
+
+    def find_parent(self, int32_t tid):
+        """Return who began a thread, 0 if that was not seen or was too long ago."""
+        cdef Child* child = &self.children[tid & (HANDS - 1)]
+        return child.parent if child.tid == tid else 0
 
     cdef int make_room(self, Py_ssize_t more) noexcept nogil:
         cdef Py_ssize_t room = self.room

@@ -16,6 +16,7 @@ OTHER: Final = "other"  # all kinds beyond the most
 MOST: Final = 1000
 _MOST_THREADS: Final = 20_000  # of which it is known what process they are
 _MOST_GROUPS: Final = 1000
+_MOST_ABOVE: Final = 3  # threads that began each other
 _UNIX: Final = 1
 
 # Process, its name, and the container or pod that it is in ("" for none).
@@ -75,6 +76,7 @@ class Kinds:
         self._threads: dict[int, Process] = {}
         self._of_port: dict[int, int] = {}
         self._free: list[int] = []
+        self.find_parent: Callable[[int], int] = lambda _: 0  # who began a thread; 0: not known
         self.beyond = 0  # times that one was beyond the most
 
     def find(self, tid: int, port: int, family: int, other: int) -> int:
@@ -98,12 +100,20 @@ class Kinds:
     def _process(self, tid: int) -> Process | None:
         found = self._threads.get(tid)
         if found is None and tid > 0:
-            found = self._find(tid)
+            # Of one that is gone, whoever began it is of the same server.
+            found = self._find(tid) or self._find_above(tid)
             if found is not None:
                 if len(self._threads) >= _MOST_THREADS:
                     del self._threads[next(iter(self._threads))]
                 self._threads[tid] = found
         return found
+
+    def _find_above(self, tid: int) -> Process | None:
+        for _ in range(_MOST_ABOVE):
+            tid = self.find_parent(tid)
+            if tid <= 0 or (found := self._find(tid)):
+                return found if tid > 0 else None
+        return None
 
     def _number(self, name: str) -> int:
         number = self._numbers.get(name)

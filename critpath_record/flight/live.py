@@ -52,7 +52,7 @@ class Execution(NamedTuple):
 
 
 # What `_requests` makes of an event, and where it finds that: fields behind the bytes it needs.
-_OTHER, _ARRIVAL, _RECEIVE, _SEND, _OF, _STATE = range(1, 7)
+_OTHER, _ARRIVAL, _RECEIVE, _SEND, _OF, _STATE, _, _FORK = range(1, 9)
 _ADDRESSED: Final = ("family", "protocol")
 SOCKETS: Final = {
     "sock/sk_data_ready": (_ARRIVAL, ("skaddr", *_ADDRESSED, "", "", "", "")),
@@ -64,7 +64,9 @@ SOCKETS: Final = {
         ("skaddr", *_ADDRESSED, "oldstate", "newstate", "sport", "dport"),
     ),
 }
+_FORKS: Final = ("", "", "", "parent_pid", "child_pid", "", "")
 _SIZES: Final = {
+    **dict.fromkeys(("parent_pid", "child_pid"), 4),
     **dict.fromkeys(("skaddr", "sk"), 8),
     **dict.fromkeys(("family", "protocol", "sport", "dport"), 2),
     **dict.fromkeys(("ret", "flags", "oldstate", "newstate"), 4),
@@ -108,6 +110,9 @@ class Formats:
                 for event, (what, names) in SOCKETS.items()
                 for of in [find(event)]
             )
+        with contextlib.suppress(CritpathError):
+            of = find("sched/sched_process_fork")
+            sockets += ((of.number, _FORK, place_fields(of, _FORKS)),) if sockets else ()
         mark = find("ftrace/print").number
         with contextlib.suppress(CritpathError, StopIteration):
             ended = find("sched/sched_process_exit")
@@ -154,6 +159,7 @@ class LiveExecutions:
         self._open: dict[tuple[str, str, str], int] = {}
         self.kinds = kinds
         self.requests = Requests(formats.table, self.kinds.find)
+        self.kinds.find_parent = self.requests.find_parent
 
     def add(
         self, pages: list[bytes], until: int = 0, opened: Sequence[int] = (), *, looks: bool = True

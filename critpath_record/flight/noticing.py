@@ -185,7 +185,7 @@ class Noticing:
             if of.is_adopted():
                 yield Noticed(ADOPTED, self._names[number], 0, 0, 0, at)
                 self.kinds[number] = History()
-            elif of.is_due(len(known), self._a_day):
+            elif of.may_be_due() and of.is_due(len(known), self._a_day, self._find_mean()):
                 found = self._describe(number, history)
                 if found is not None:
                     due.append((of.evidence, found, number))
@@ -201,6 +201,11 @@ class Noticing:
         )
         for number in leaning if together else {number for _, _, number in due}:
             self.kinds[number].watched.raise_alarm()
+
+    def _find_mean(self) -> float:
+        """Return what evidence comes to by itself in all kinds: they have one machine."""
+        peaks = [peak for history in self.kinds.values() for peak in history.watched.list_peaks()]
+        return sum(peaks) / len(peaks) if peaks else 0.0
 
     def _describe(self, number: int, history: History) -> Noticed | None:
         name, of = self._names[number], history.watched

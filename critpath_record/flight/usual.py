@@ -226,25 +226,36 @@ class Watched:
         """Whether it is above what is usual for some blocks."""
         return max(self.above) >= NOTICING.sustained - 1
 
-    def is_due(self, kinds: int, a_day: float) -> bool:
-        """Return whether the evidence is enough, with so many kinds and alarms a day by chance."""
-        if self.alarmed or not self.is_known or self.above[self.signal] < NOTICING.sustained:
-            return False
-        return self.evidence >= self._find_bar(kinds, a_day)
+    def may_be_due(self) -> bool:
+        """Return whether it is above what is usual for long enough."""
+        known = self.is_known and not self.alarmed
+        return known and self.above[self.signal] >= NOTICING.sustained
 
-    def _find_bar(self, kinds: int, a_day: float) -> float:
+    def list_peaks(self) -> list[float]:
+        """Return what evidence came to by itself in the last day: logarithms."""
+        since = self._blocks - NOTICING.adopted
+        return [peak for at, peak, _ in self._peaks if at >= since]
+
+    def is_due(self, kinds: int, a_day: float, others: float = 0.0) -> bool:
+        """Return whether the evidence is enough, with so many kinds and alarms a day by chance.
+
+        `others` is what it comes to by itself in all kinds, on average.
+        """
+        return self.may_be_due() and self.evidence >= self._find_bar(kinds, a_day, others)
+
+    def _find_bar(self, kinds: int, a_day: float, others: float) -> float:
         """Return what evidence has to come to.
 
         That of Ville's inequality, if blocks are what they are taken for.  They are not: what comes
         and goes by itself makes evidence, too, whose logarithm has an exponential tail.
         """
-        mean, weight = NOTICING.chance
+        first, weight = NOTICING.chance
         since = self._blocks - NOTICING.adopted
         known = [(peak, told) for at, peak, told in self._peaks if at >= since]
         peaks = [peak for peak, _ in known]
         record = max((peak for peak, told in known if not told), default=0.0)
         days = max(min(self._blocks, NOTICING.adopted) * NOTICING.block / _DAY, _LEAST_DAYS)
-        mean = (sum(peaks) + weight * mean) / (len(peaks) + weight)
+        mean = (sum(peaks) + weight * max(first, others)) / (len(peaks) + weight)
         by_itself = (len(peaks) + weight) / days
         hours = _DAY / (NOTICING.restart * NOTICING.block)
         self._bar = max(

@@ -55,7 +55,7 @@ class Noticing(Group, name="noticing"):
     least = Parameter(0.25, "share", "by which a percentile has to be longer", SIMULATED_STREAMS)
     a_day = Parameter(1.0, "alarms", "of all kinds in a day by chance, at most", SIMULATED_STREAMS)
     chance = Parameter(
-        (3.0, 5),
+        (4.0, 5),
         "nats, times",
         "of evidence that comes and goes by itself, until it is known; of so much weight",
         SIMULATED_STREAMS,

@@ -430,6 +430,25 @@ def test_an_open_request_is_counted_once_when_it_is_too_long() -> None:
     assert requests.count_open(1, 0) == 0
 
 
+def test_a_thread_that_is_gone_is_of_whoever_began_it() -> None:
+    kinds = Kinds(lambda tid: (8, "web", "") if tid == 8 else None)
+    fork = (16, 8, (24, -1, -1, -1, 12, 20, -1, -1))
+    live = LiveExecutions(Formats(5, 8, 9, 8, (*FORMATS.values(), fork)), kinds)
+    rows: list[Any] = []
+    live.requests.keep_turns(rows)
+    steps = [
+        struct.pack("=HBBiIiIi", 16, 0, 0, parent, 0, parent, 0, child)
+        for parent, child in ((8, 50), (50, 51))
+    ]
+    data = b"".join(struct.pack("=I", len(step) // 4) + step for step in steps)
+    of = Connection(0, 2, 80, [7], [51])
+    live.add([HEAD.pack(1, len(data)) + data])
+    pages = make_pages(sorted(exchange(of, 1_000, 500, 51)))
+    live.add([page for _, page in pages], 1 << 40)
+    assert [kinds.names[row[4]] for row in rows] == ["web:80"]
+    assert live.requests.find_parent(99) == 0
+
+
 @given(st.lists(st.binary(max_size=200), max_size=6), SEEDS)
 def test_whatever_pages_hold_does_no_harm(damage: list[bytes], seed: int) -> None:
     requests, _ = served()
