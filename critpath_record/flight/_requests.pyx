@@ -23,7 +23,7 @@ cdef enum:
     OF = 5
     STATE = 6
     LOST = 7              # events were lost before this
-    FORK = 8              # a thread began another: these are in the places of FIRST and SECOND
+    BORN = 8              # a thread began another: these are in the places of FIRST and SECOND
     # Its fields, in order
     NEED = 0              # bytes of a record
     SOCKET = 1
@@ -286,7 +286,7 @@ cdef class Requests:
             f = self.fields[what]
             if at.length < f[NEED]:
                 continue
-            if what == FORK:
+            if what == BORN:
                 self.note_child(<int32_t>load32(r + f[FIRST]), <int32_t>load32(r + f[SECOND]))
                 continue
             e = &self.events[self.count]

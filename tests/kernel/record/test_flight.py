@@ -17,6 +17,7 @@ import pytest
 
 from critpath_record.flight.conditions import Condition
 from critpath_record.flight.dumps import find_dumps
+from critpath_record.flight.state import RunningFlight
 from critpath_record.flight.triggers import Triggers
 from critpath_record.stacks.sources import find_obstacles
 
@@ -146,6 +147,28 @@ def test_requests_of_a_server_without_marks_are_in_a_dump(
     line = 1 + SERVER[: SERVER.index("time.sleep")].count("\n")
     done = critpath("path", made, "--execution", f"requests:port={flight.port}", "--top", 5)
     assert f"do_GET ({flight.place.parent.name}/server.py:{line})" in done.stdout, done.stdout
+
+
+def test_requests_are_followed_live(flight: Flight, wait_for: Callable[..., Any]) -> None:
+    from critpath.schema.ways import SOCKETS  # noqa: PLC0415
+    from critpath_record.ftrace.preflight import offered_way  # noqa: PLC0415
+
+    if offered_way() != SOCKETS:
+        pytest.skip("this kernel has no events of sockets")
+
+    def told() -> list[Any]:
+        answer = RunningFlight.find(flight.place).ask({"top": 0, "from": 0}, 10)
+        return [row for row in answer["requests"] if row[0].endswith(f":{flight.port}")]
+
+    before = sum(row[1] for row in told())
+    for path in ("/", "/", "/slow", "/"):
+        flight.get(path)
+    # One is over when no more of its answer comes for a second.
+    wait_for(lambda: sum(row[1] for row in told()) >= before + 4)
+    [(_, _, took, cut, resets, _)] = told()
+    assert took > 300_000_000
+    assert resets == 0
+    assert cut <= 2  # by dumps
 
 
 def test_what_others_switch_is_a_gap_and_put_right(
