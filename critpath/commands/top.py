@@ -300,9 +300,9 @@ class _DumpReader:
                     if self._by_container:
                         label = _name_container(one.label)
                     by_label.setdefault(label, []).append(one)
-        if by_label:
-            self.shares = {label: _mean_shares(of) for label, of in by_label.items()}
-            self.source = Path(dump).name
+            if by_label:
+                self.shares = {label: _mean_shares(of) for label, of in by_label.items()}
+                self.source = Path(dump).name
 
 
 class Requests:

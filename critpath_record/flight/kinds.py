@@ -83,7 +83,7 @@ class Kinds:
         """Return the number of what a thread answers at a port; -1 for what is no request."""
         process = self._process(tid)
         if process is None:  # it ended meanwhile: another of the same server is not
-            return self._of_port.get(port, 0) if port else self._number("?:unix")
+            return self._of_port.get(port, 0)
         pid, comm, place = process
         if pid == self._own:
             return -1  # what is asked of the recorder itself
