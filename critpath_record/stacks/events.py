@@ -457,7 +457,8 @@ def _map_record(pid: int, line: bytes) -> bytes:
         return b""  # what tells callers lies in a program's other parts
     begin, end = (int(number, 16) for number in addresses.split(b"-"))
     major, minor = (int(number, 16) for number in device.split(b":"))
-    path = (name[0] if name else b"//anon")[:4095] + b"\0"
+    of_nobody = not name or name[0].startswith(b"[anon")  # which a program may have named
+    path = (b"//anon" if of_nobody else name[0])[:4095] + b"\0"
     path += b"\0" * (-len(path) % 8)
     size = _MMAP2.size + len(path) + len(_NOBODY)
     return (

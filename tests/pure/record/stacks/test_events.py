@@ -125,16 +125,18 @@ def test_maps_are_records_of_their_own():
         b"7f00-7f10 r-xp 00001000 fe:01 77                         /srv/my app (deleted)\n"
         b"8000-9000 r--p 00000000 fe:01 77                         /srv/my app (deleted)\n"
         b"a000-b000 rwxp 00000000 00:00 0 \n"
+        b"b000-c000 r-xp 00000000 00:00 0                          [anon:JS code]\n"
         b"c000-d000 rw-p 00000000 00:00 0                          [heap]\n"
         b"odd\n"
     )
-    kinds = [events._map_record(12, line) for line in lines.splitlines()[:4]]
-    assert kinds[3] == b""
+    kinds = [events._map_record(12, line) for line in lines.splitlines()[:5]]
+    assert kinds[4] == b""
     found = struct.unpack_from("<IHHIIQQQIIQ", kinds[0])
     assert found == (10, 2, len(kinds[0]), 12, 12, 0x7F00, 0x10, 0x1000, 0xFE, 1, 77)
     assert kinds[0][72:].startswith(b"/srv/my app (deleted)\0")
     assert struct.unpack_from("<IH", kinds[1])[1] == 2 | 1 << 13
     assert b"//anon\0" in kinds[2]
+    assert b"//anon\0" in kinds[3]
     assert all(len(kind) % 8 == 0 for kind in kinds)
     with pytest.raises(ValueError, match="unpack"):
         events._map_record(12, b"odd")
