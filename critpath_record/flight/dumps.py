@@ -42,7 +42,6 @@ from critpath_record.manifests import (
 )
 from critpath_record.recorder import RecordRequest
 from critpath_record.registry import register, unregister
-from critpath_record.stacks.held import finish as finish_stacks
 
 _NICE: Final = 19
 _GONE: Final = ".gone-"
@@ -309,6 +308,8 @@ def _finish(building: Path) -> None:
     recorded = finish_killed(building, _silent)
     if recorded is None:
         raise CritpathError("nothing was held", "wait until something was recorded")
+    from critpath_record.stacks.held import finish as finish_stacks  # noqa: PLC0415 - rare
+
     stacks, said = finish_stacks(building)
     recorded = replace(recorded, facts={**recorded.facts, **stacks})
     # The analysis is no part of what runs as root here: only sizes and digests are noted.
