@@ -11,7 +11,7 @@ export PATH := $(BIN):$(PATH)
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: evaluation-overhead evaluation-healthy evaluation-weather check-evaluation ab-tables help demo test test-pure test-process test-kernel test-guest test-guest-short test-all test-deep test-versions nightly fuzz mutations mutants wheel bench evaluation evaluation-services evaluation-requests evaluation-hosts evaluation-smco lint build installed docs site screenshots tutorial clean python packages packages-test packages-guest packages-fuzz
+.PHONY: evaluation-night evaluation-overhead evaluation-healthy evaluation-weather check-evaluation ab-tables help demo test test-pure test-process test-kernel test-guest test-guest-short test-all test-deep test-versions nightly fuzz mutations mutants wheel bench evaluation evaluation-services evaluation-requests evaluation-hosts evaluation-smco lint build installed docs site screenshots tutorial clean python packages packages-test packages-guest packages-fuzz
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -137,6 +137,11 @@ evaluation-requests: installed ## how surely requests of real servers are found,
 evaluation-hosts: installed ## concurrent requests over several hosts, told apart: 8 workloads in 5 patterns (10 minutes, as root)
 	$(EVALUATE) evaluation/hosts/clocks.py
 	$(EVALUATE) evaluation/hosts/hosts.py critpath-evaluation/hosts
+
+evaluation-night: installed ## a flight recorder through a night of twelve faults (two hours, as root)
+	$(EVALUATE) evaluation/night/night.py --critpath $(INSTALLED)/bin/critpath --overhead 1% --slot 570 --healthy 300 \
+	  --usual 2min --history 1min --keep critpath-evaluation/night
+	$(INSTALLED)/bin/python -P evaluation/night/simulate.py critpath-evaluation/night --json evaluation/results/night/simulate.json
 
 evaluation-overhead: installed ## five loads under budgets of 1 to 20 %, on this kernel (10 minutes, as root)
 	$(EVALUATE) evaluation/simulation/budget.py fair global cascade

@@ -120,6 +120,12 @@ STARTS: Final = (
         "parameters.py",
         "{made} --cases normal-2 --only machine.p* --results {made}/r.json --summary {made}/s.json",
     ),
+    Start(
+        "night/night.py",
+        "--healthy 20 --slot 20 --usual 8s --history 8s --settle 5 --faults nplus1",
+        "kernel nginx redis-server import:psycopg2 import:asyncpg import:gunicorn import:aiohttp",
+    ),
+    Start("night/simulate.py", "--kinds 3 --hours 0.1"),
     Start("recording/flight.py", "--seconds 2 --faults slow", "kernel redis-server"),
     Start("recording/gaps.py", "--gaps 7"),
     Start("recording/hints.py", "nap", "kernel", (0, 1)),
@@ -168,6 +174,9 @@ STARTS: Final = (
 STARTED_BY_OTHERS: Final = {
     "locations/programs/orders.py": "locations/locations.py",
     "locations/programs/shop.py": "locations/locations.py",
+    "night/apps.py": "night/stack.py",
+    "night/load.py": "night/night.py",
+    "night/stack.py": "night/night.py",
     "servers/apps.py": "servers/run.py",
     "services/apps.py": "services/park.py",
     "services/client.py": "services/corpus.py",

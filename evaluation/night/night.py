@@ -314,6 +314,7 @@ def look_again(given: argparse.Namespace, night: Path) -> dict[str, Any]:
             )
             took = time.monotonic() - begin
             print(f"{took:5.1f} s  {dump.name} {done.stderr.strip()}", flush=True)
+            print(done.stdout[-6000:] if given.looking else "", end="", flush=True)
             for line in done.stdout.splitlines():
                 plain = json.loads(line)
                 at = datetime.fromisoformat(plain["last"]).timestamp()
