@@ -274,7 +274,9 @@ class Looker:
         at = parse_time(one.when)
         for other in reversed(list(keeping.read_incidents(self._how.directory))):
             apart = at - parse_time(other.last)
-            if 0 <= apart < _HOUR and find_identity(other) == find_identity(one):
+            kinds = {other.trigger.kind, one.trigger.kind} - {""}  # whom alarms are about
+            same = find_identity(other) == find_identity(one) and len(kinds) < 2
+            if 0 <= apart < _HOUR and same:
                 return other
         return None
 

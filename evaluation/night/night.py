@@ -175,19 +175,24 @@ def judge(slots: list[Slot], found: list[tuple[float, dict[str, Any]]], usual: f
         slot = next((s for s in slots if s.on - 1 <= at <= s.off + 2), None)
         late = next((s for s in slots if s.off < at <= s.off + usual + 2), None)
         if plain["verdict"] not in _SLOWER:
-            if slot is not None:
-                slot.others.append(line)
+            if slot is not None and slot.noticed is None:
+                slot.noticed, slot.said, slot.line = at - slot.on, said - at, line
+                slot.worth = "inconclusive" if plain["verdict"] == "inconclusive" else "wrong"
         elif slot is None:
             if late is None:
                 false.append(line)
             else:
                 late.others.append(line)
-        elif slot.noticed is not None:
+        elif slot.worth not in {"missed", "inconclusive"}:
             slot.others.append(line)
         else:
-            slot.noticed, slot.said = at - slot.on, said - at
-            slot.line = line
+            noticed = at - slot.on
+            slot.noticed = noticed if slot.noticed is None else slot.noticed
+            slot.said, slot.line = said - at, line
             slot.worth = weigh_sentence(_strip(line), truths[slot.fault])
+            began = datetime.fromisoformat(plain["when"]).timestamp()
+            if began < slot.on - 1:  # told as an earlier one that goes on
+                slot.worth = "wrong"
             if (plain["verdict"] == "by_machine") != (slot.whose == "machine"):
                 slot.worth = "wrong" if slot.whose == "program" else "partly"
     return false
