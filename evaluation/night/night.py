@@ -190,11 +190,10 @@ def judge(slots: list[Slot], found: list[tuple[float, dict[str, Any]]], usual: f
             slot.noticed = noticed if slot.noticed is None else slot.noticed
             slot.said, slot.line = said - at, line
             slot.worth = weigh_sentence(_strip(line), truths[slot.fault])
-            began = datetime.fromisoformat(plain["when"]).timestamp()
-            if began < slot.on - 1:  # told as an earlier one that goes on
-                slot.worth = "wrong"
             if (plain["verdict"] == "by_machine") != (slot.whose == "machine"):
                 slot.worth = "wrong" if slot.whose == "program" else "partly"
+            if datetime.fromisoformat(plain["when"]).timestamp() < slot.on - 1:
+                slot.worth = "wrong"  # told as an earlier one that goes on
     return false
 
 
