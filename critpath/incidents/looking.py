@@ -28,7 +28,7 @@ from critpath.incidents.usual import DIRECTORY, OF_A_KIND, Found, Usual, find_de
 from critpath.model import CompareSettings, PathSet
 from critpath.model.containers import places_in
 from critpath.model.paths import begin_dates
-from critpath.model.requests import name_services, service_of
+from critpath.model.requests import names_service, service_of
 from critpath.report.document import comparison_document
 from critpath.text import incidents as words
 from critpath.text.answer import describe_headline, first_cause
@@ -309,7 +309,7 @@ def thin(paths: PathSet) -> PathSet:
 
 def focus(paths: PathSet, kind: str) -> PathSet:
     """Return the executions of a kind, and those that ask it; all if there are none."""
-    called = {label: kind in name_services(label) for label in set(paths.executions.label)}
+    called = {label: names_service(label, kind) for label in set(paths.executions.label)}
     rows = np.flatnonzero([called[label] for label in paths.executions.label])
     return paths.take(rows) if len(rows) else paths
 

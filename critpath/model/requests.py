@@ -28,10 +28,9 @@ def service_of(label: str) -> str:
     return label.partition(ASKS)[0]
 
 
-def name_services(label: str) -> list[str]:
-    """Return the service that a label names, and those that it asks."""
-    service, _, asked = label.partition(ASKS)
-    return [service, *asked.split(", ")] if asked else [service]
+def names_service(label: str, service: str) -> bool:
+    """Tell whether a label is of a service, or of one that asks it."""
+    return f", {service}, " in f", {label.replace(ASKS, ', ')}, "
 
 
 NONE: Final = -1  # technical: no endpoint, request or slice
