@@ -35,7 +35,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))
 from results import write_results
 
 CRITPATH: Final = (sys.executable, "-P", "-m", "critpath")
-PLACE: Final = Path(__file__).parent / "programs"
+PLACE: Final = Path(__file__).resolve().parent / "programs"
 PORT: Final = 7841
 CLIENTS, RATE = 4, 50.0  # requests a second of each
 # What each runs, and the function that becomes slow.
@@ -73,7 +73,8 @@ class Asking:
 @contextlib.contextmanager
 def served(words: tuple[Any, ...], slow: Path) -> Iterator[Asking]:
     """Run a server, and clients that ask it."""
-    server = subprocess.Popen([*map(str, words), str(PORT), str(slow)])
+    command = [*map(str, words), str(PORT), str(slow)]
+    server = subprocess.Popen(command, cwd=slow.parent)  # node writes a log where it works
     try:
         time.sleep(1)
         asking = Asking()
