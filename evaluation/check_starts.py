@@ -110,6 +110,7 @@ STARTS: Final = (
     Start("hosts/hosts.py", "{once}/hosts --judge-only --connections 8 cpu:6"),
     Start("hosts/pools.py", "{once}/hosts"),
     Start("locations/files.py", "--repetitions 1 audit", "kernel", (0, 1)),
+    Start("locations/flights.py", "--only C --budgets 5% --seconds 3", "kernel perf cc", (0, 1)),
     Start("locations/locations.py", "--only lock", "kernel perf cc", (0, 1)),
     Start(
         "mutants.py",
@@ -126,6 +127,7 @@ STARTS: Final = (
         "kernel nginx redis-server import:psycopg2 import:asyncpg import:gunicorn import:aiohttp",
     ),
     Start("night/simulate.py", "--kinds 3 --hours 0.1"),
+    Start("recording/dumps.py", "--seconds 6 --every 2 --rates 0", "kernel"),
     Start("recording/flight.py", "--seconds 2 --faults slow", "kernel redis-server"),
     Start("recording/gaps.py", "--gaps 7"),
     Start("recording/hints.py", "nap", "kernel", (0, 1)),

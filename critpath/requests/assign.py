@@ -30,6 +30,7 @@ from critpath.model.requests import (
     Subrequests,
 )
 from critpath.requests._tokens import Tokens
+from critpath.requests.loops import draw_owners, read_loop
 from critpath.requests.owners import Owned, process_keys, thread_keys
 from critpath.requests.pools import judge_probability
 from critpath.requests.transitions import (
@@ -188,6 +189,7 @@ def assign(
     changed = np.zeros(len(found), np.bool_)
     for process in np.setdiff1d(table.unsure(), owned.followed).tolist():
         followed = _follow(table, process)
+        followed = _follow_loop(table, process, followed) or followed
         if followed is None:
             continue
         rows, owner, probable = followed
@@ -359,6 +361,29 @@ def _learn_delays(tokens: Tokens, run: _Run) -> Mapping[tuple[int, int], tuple[f
         spread = float(np.median(np.abs(mine - middle))) * NORMAL.per_mad
         known[before, kind] = middle, max(spread, TOKENS.least_spread)
     return known
+
+
+def _follow_loop(
+    table: Tables, number: int, followed: tuple[I64, I64, F64] | None
+) -> tuple[I64, I64, F64] | None:
+    """Return the same of a loop that answers last, by all of it together; None of what is none."""
+    process = table.process(number)
+    loop = None if _asks_later(process) else read_loop(process)
+    if loop is None:
+        return None
+    named = table.subrequests.request.astype(np.int64)
+    if followed is not None:
+        named[followed[0]] = followed[1]
+    at = np.minimum(np.searchsorted(process.requests, named), len(process.requests) - 1)
+    named = np.where(process.requests[at] == named, at, NONE)[process.asked]
+    others = np.full(len(loop.calls), NONE, np.int64)
+    used = np.flatnonzero(loop.use >= 0)[::-1]
+    others[loop.use[used]] = named[used]  # of several messages of one use the first
+    of_call, probable = draw_owners(loop, others)
+    rows = np.flatnonzero((loop.use >= 0) & ~table.pooled[process.asked])
+    owner = of_call[loop.use[rows]]
+    owner = np.where(owner >= 0, np.append(process.requests, NONE)[owner], NONE)
+    return process.asked[rows], owner, probable[loop.use[rows]]
 
 
 def _follow(table: Tables, number: int) -> tuple[I64, I64, F64] | None:

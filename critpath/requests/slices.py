@@ -193,7 +193,8 @@ def _count_cut(
     Of processes that have others: most threads of a machine are woken now and then and never by
     their own process, and what they did is no slice.
     """
-    cut = found.incomplete[_are_of(*found.incomplete.T[:2], processes, ours, comm)]
+    host, tid = found.incomplete.T[:2]
+    cut = found.incomplete[_are_of(host, tid, processes, ours, comm)]
     have = {(h, processes.pid(h, t)) for h, t in set(_pairs(found.host, found.tid))}
     counts: dict[str, tuple[int, int]] = {}
     for host, tid, lasts in cut.tolist():

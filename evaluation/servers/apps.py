@@ -3,7 +3,9 @@
 WSGI: ``wsgi_postgres`` (gunicorn), ``wsgi_redis`` (cheroot: ``python apps.py cheroot PORT``).
 ASGI without sub-requests: ``asgi_plain``. One loop that asks Redis over kept connections:
 ``python apps.py loop PORT``; environment ``KIND`` is what else it does meanwhile: ``plain``,
-``sleep``, ``executor``, or ``connect`` (a connection for each request).
+``sleep``, ``executor``, or ``connect`` (a connection for each request). Three kinds of requests
+that ask PostgreSQL (asyncpg) and Redis (redis.asyncio) over pools: ``asgi_shop`` and
+``python apps.py aiohttp PORT``.
 """
 
 from __future__ import annotations
@@ -203,6 +205,104 @@ class Loop:
         await server.serve_forever()
 
 
+class Shop:
+    """Requests of three kinds that ask PostgreSQL and Redis over pools, some twice the same.
+
+    Their calls are of one size: bytes alone do not tell whose is whose.
+    """
+
+    def __init__(self) -> None:
+        self.pool: Any = None
+        self.redis: Any = None
+
+    async def open(self) -> None:
+        """Open both pools, with all their connections."""
+        import asyncpg
+        import redis.asyncio
+
+        self.pool = await asyncpg.create_pool(
+            host="127.0.0.1", port=int(os.environ["POSTGRES"]), user="postgres",
+            database="postgres", min_size=8, max_size=8,
+        )  # fmt: skip
+        self.redis = redis.asyncio.BlockingConnectionPool(
+            host="127.0.0.1", port=int(os.environ["REDIS"]), max_connections=8, timeout=60
+        )
+
+    async def query(self, rows: int) -> str:
+        """Ask PostgreSQL once."""
+        async with self.pool.acquire() as connection:
+            port = connection._con._transport.get_extra_info("sockname")[1]
+            asked = time.monotonic_ns()
+            await connection.fetchval("select count(*) from generate_series(1, $1::int)", rows)
+            return f"{port}:{asked}:{time.monotonic_ns()}"
+
+    async def count(self, number: int) -> str:
+        """Ask Redis once."""
+        connection = await self.redis.get_connection()
+        try:
+            port = connection._writer.get_extra_info("sockname")[1]
+            asked = time.monotonic_ns()
+            await connection.send_command("INCR", f"a{number % 10}")
+            await connection.read_response()
+            return f"{port}:{asked}:{time.monotonic_ns()}"
+        finally:
+            await self.redis.release(connection)
+
+    async def answer(self, number: int, begin: int, peer: int) -> None:
+        """Do what a request of its kind does."""
+        kind, rows = number % 3, 200 + number * 7919 % 3000
+        compute(2_000)
+        if kind == 0:
+            asked = [await self.query(rows), await self.count(number)]
+        elif kind == 1:
+            asked = [await self.count(number), await self.count(number), await self.query(rows)]
+        else:
+            asked = [await self.query(rows)]
+            compute(1_000)
+            asked.append(await self.query(rows))
+        log(number, begin, peer, asked)
+
+
+_shop = Shop()
+
+
+async def asgi_shop(scope: dict[str, Any], receive: Any, send: Any) -> None:
+    """Answer requests of `Shop` in an ASGI server."""
+    if scope["type"] == "lifespan":
+        await receive()
+        await _shop.open()
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await send({"type": "lifespan.shutdown.complete"})
+        return
+    begin = time.monotonic_ns()
+    number = int(parse_qs(scope["query_string"].decode())["id"][0])
+    await receive()
+    await _shop.answer(number, begin, scope["client"][1])
+    headers = [(name.lower().encode(), value.encode()) for name, value in _ANSWER]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": b"ok\n"})
+
+
+def serve_aiohttp(port: int) -> None:
+    """Answer requests of `Shop` with aiohttp."""
+    from aiohttp import web
+
+    async def handle(request: web.Request) -> web.Response:
+        begin = time.monotonic_ns()
+        peer = request.transport.get_extra_info("peername")[1]
+        await _shop.answer(int(request.query["id"]), begin, peer)
+        return web.Response(text="ok\n")
+
+    async def start(_: web.Application) -> None:
+        await _shop.open()
+
+    app = web.Application()
+    app.on_startup.append(start)
+    app.router.add_get("/{path:.*}", handle)
+    web.run_app(app, host="127.0.0.1", port=port, print=None, access_log=None)
+
+
 class Datagrams(asyncio.DatagramProtocol):
     """Answers each datagram after a sleep: later ones overtake."""
 
@@ -245,6 +345,8 @@ def main() -> None:
     what, port = sys.argv[1], int(sys.argv[2])
     if what == "loop":
         asyncio.run(Loop(os.environ["KIND"]).run(port))
+    elif what == "aiohttp":
+        serve_aiohttp(port)
     elif what == "datagrams":
         asyncio.run(serve_datagrams(port))
     elif what == "datagram":

@@ -19,7 +19,10 @@ from typing import Final
 HERE: Final = Path(__file__).resolve().parent
 STREAMS: Final = str(HERE / "streams.js")
 PORTS: Final = {"postgres": 22001, "redis": 22002, "behind": 22003, "served": 22004}
-PACKAGES: Final = ("gunicorn", "psycopg2-binary", "cheroot", "uvicorn", "hypercorn")
+PACKAGES: Final = (
+    *("gunicorn", "psycopg2-binary", "cheroot", "uvicorn", "hypercorn"),
+    *("aiohttp", "asyncpg", "redis"),
+)
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class Case:
     needs : tuple of str
         Programs without which it is skipped.
     asks : str
-        Whom it asks: a name of `PORTS`, "" for nobody.
+        Whom it asks: names of `PORTS`, "" for nobody.
     environment : mapping
     behind : str
         Name of the case that it passes requests on to.
@@ -70,6 +73,12 @@ def gunicorn(app: str, *, workers: int = 4) -> tuple[str, ...]:
     """Return the command of an application of `apps.py` in gunicorn."""
     logs = ("--log-level", "error", "--worker-tmp-dir", "/dev/shm")
     return ("{bin}/gunicorn", "-w", str(workers), *logs, "-b", "127.0.0.1:{served}", f"apps:{app}")
+
+
+def _mixes(server: str, command: tuple[str, ...], *needs: str) -> Case:
+    title = f"one loop, three kinds that ask twice or thrice ({server}, PostgreSQL and Redis)"
+    needed = ("redis-server", *needs)
+    return Case(title, command, "http", needed, asks="postgres redis")
 
 
 def _answers_datagrams(
@@ -156,6 +165,18 @@ CASES: Final = {
         f"{_POOLED} (Node.js)",
         ("node", str(HERE / "loop.js"), "{served}", "8", "{redis}", "{truth}"),
         *("http", ("node",), "redis"),
+    ),
+    "mixed-uvicorn": _mixes(
+        "uvicorn", ("{bin}/uvicorn", "--port", "{served}", "--log-level", "error", "apps:asgi_shop")
+    ),
+    "mixed-hypercorn": _mixes(
+        "hypercorn", ("{bin}/hypercorn", "apps:asgi_shop", "--bind", "127.0.0.1:{served}")
+    ),
+    "mixed-aiohttp": _mixes("aiohttp", (*_PYTHON, "aiohttp", "{served}")),
+    "mixed-node": _mixes(
+        "Node.js, pg",
+        ("node", str(HERE / "shop.js"), "{served}", "{postgres}", "{redis}", "{truth}"),
+        "node",
     ),
     "asyncio-connect": _loop("one loop, connections opened meanwhile (asyncio)", "connect"),
     "tiers": Case(
@@ -259,9 +280,8 @@ class Park:
     def missing(self, case: Case) -> str:
         """Return what the case needs and the machine lacks, "" for nothing."""
         needs = {*case.needs}
-        needs |= {"postgres": {"initdb"}, "redis": {"redis-server"}, "behind": {"initdb"}}.get(
-            case.asks, set()
-        )
+        asked = {"postgres": "initdb", "redis": "redis-server", "behind": "initdb"}
+        needs |= {asked[name] for name in case.asks.split()}
         return ", ".join(sorted(name for name in needs if not _find(name)))
 
     def build(self) -> None:
@@ -335,6 +355,7 @@ class Park:
         words = [word.format(truth=self.truth, **known) for word in command]
         words[0] = _find(words[0]) or words[0]
         variables = {"TRUTH": str(self.truth), "PYTHONPATH": str(HERE)}
+        variables["NODE_PATH"] = str(self.python.parents[2] / "node" / "node_modules")
         variables |= {n.upper(): str(port) for n, port in PORTS.items()}
         with (self.place / f"{name}.log").open("wb") as log:
             started = subprocess.Popen(

@@ -226,7 +226,8 @@ def judge_one(name: str, recorded: Path) -> Iterator[tuple[str, Counter[str]]]:
     handled = read_handlers(recorded / "handlers", asked)
     arrivals = Arrivals(recorded / "recording")
     known = threads_of(recorded)
-    ports = PORTS["served"], PORTS.get(case.asks, 0)
+    asks = [PORTS[name] for name in case.asks.split()]
+    ports = PORTS["served"], asks
     if not case.behind:
         yield name, count(found, ports, asked, handled, arrivals, known)
         return
@@ -236,7 +237,7 @@ def judge_one(name: str, recorded: Path) -> Iterator[tuple[str, Counter[str]]]:
     }
     yield name, count(found, ports, asked, passed, arrivals, known)
     of_behind = [one.as_request for one in handled.values()]
-    ports = PORTS["behind"], PORTS[CASES[case.behind].asks]
+    ports = PORTS["behind"], [PORTS[name] for name in CASES[case.behind].asks.split()]
     yield f"{name}: behind", count(found, ports, of_behind, handled, None, set())
 
 
@@ -292,7 +293,7 @@ def find_requests(recording: Path, specification: str = "requests") -> FoundRequ
 
 def count(
     found: FoundRequests,
-    ports: tuple[int, int],
+    ports: tuple[int, list[int]],
     asked: list[Asked],
     handled: Mapping[int, Handled],
     arrivals: Arrivals | None,
@@ -376,12 +377,12 @@ def _count_subrequests(
     found: FoundRequests,
     handled: Mapping[int, Handled],
     number_of: Mapping[int, int],
-    asks: int,
+    asks: list[int],
 ) -> None:
     """Count for which sub-requests the right request is named."""
     table, ends = found.subrequests, found.endpoints
     # Two sockets may have the same port, with different peers.
-    asked_of = ends.remote_port[table.endpoint] == asks
+    asked_of = np.isin(ends.remote_port[table.endpoint], asks)
     rows = np.flatnonzero((table.connects == 0) & asked_of)
     local = ends.local_port[table.endpoint[rows]]
     at = _Rows(rows, local, table.begin_ns, table.end_ns)
@@ -398,6 +399,10 @@ def _count_subrequests(
             right = number_of.get(int(table.request[row])) == number
             sure = Certainty(table.attribution[row]).name.lower()
             result["subrequests right"] += right
+            tenth = min(int(10 * table.probability[row]), 9)
+            result[f"tenth {tenth}"] += 1
+            result[f"tenth {tenth} right"] += right
+            result[f"tenth {tenth} stated"] += float(table.probability[row])
             result[sure] += 1
             result[f"{sure} right"] += right
 

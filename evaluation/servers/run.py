@@ -138,6 +138,9 @@ def make_python(place: Path) -> Path:
     if not python.exists():
         subprocess.run([sys.executable, "-m", "venv", str(place / "python")], check=True)
         subprocess.run([str(python), "-m", "pip", "install", "--quiet", *PACKAGES], check=True)
+        if shutil.which("npm"):
+            command = ["npm", "install", "--silent", "--prefix", str(place / "node"), "pg"]
+            subprocess.run(command, check=True)
     return python
 
 

@@ -628,7 +628,6 @@ READERS: Final = {
     ),
     "two facts in one name: thread and host, service and whom it asks, call and file, free terms": (
         *("model/vectors.py:split_host", "model/requests.py:service_of"),
-        "model/requests.py:name_services",
         *("model/stacks.py:is_call", "model/signatures.py:is_free"),
     ),
     "paths of control groups, files of /proc, errors of libraries": (

@@ -121,6 +121,79 @@ class Owners(Group, name="owners", guards="loops whose order is in doubt"):
 OWNERS: Final = Owners()
 
 
+class Loops(Group, name="loops", guards="loops that work for several requests at once"):
+    """Whose calls are on a loop, by all of them together."""
+
+    open = Parameter(128, "requests", "open at once of which a call may be one's, at most", COST)
+    learned_from = Parameter(3000, "calls", "that are learned from; the rest follows", COST)
+    runs = Parameter(
+        4, "runs", "from other beginnings: where they end up apart, none is believed", SERVERS
+    )
+    few = Parameter(20, "steps", "of a sort, that are too few to say what is usual", SERVERS)
+    fixed = Parameter(
+        0.99, "share", "followed by one kind, for both to be one use of a connection", SERVERS
+    )
+    by_chance = Parameter(1e-6, "probability", "of that if kinds were in any order", SERVERS)
+    guesses = Parameter(300, "updates", "of the first guess of rounds", COST)
+    guessed = Parameter(40.0, "steps", "that the first guess counts as", SERVERS)
+    one_follows = Parameter(1.0, "weight", "of that each step is followed by one", SERVERS)
+    rounds_unknown = Parameter(2.0, "steps", "that nothing known of rounds counts as", SERVERS)
+    strange_rounds = Parameter(0.02, "share", "of steps that take any number of rounds", SERVERS)
+    overtakes_at_first = Parameter(0.7, "log", "that overtaking costs before it is known", SERVERS)
+    in_turn_at_first = Parameter(
+        (1.5, 0.4),
+        "log",
+        "that another order in one round costs before it is known: of causes of one "
+        "round, and of others",
+        SERVERS,
+    )
+    hot = Parameter(6.0, "temperature", "at which exchanges begin", SERVERS)
+    cools = Parameter(0.95, "times", "the temperature from one sweep to the next", COST)
+    learns_below = Parameter(
+        1.8, "temperature", "from which on it is learned what is usual", SERVERS
+    )
+    last = Parameter(8, "sweeps", "at the end, each followed by learning", COST)
+    sweeps = Parameter(2, "sweeps", "at each temperature", COST)
+    proposals = Parameter(6, "exchanges", "that are proposed for each call in a sweep", COST)
+    drawn = Parameter(30, "states", "that are counted of each run", COST)
+    carried = Parameter(
+        (2.0, 2.0, 1.8, 1.6, 1.5, 1.4, 1.3, 1.2, 1.1, 1.0, 1.0, 1.0),
+        "temperature",
+        "of the sweeps over the rest, by what was learned",
+        COST,
+    )
+    alike = Parameter(
+        0.3,
+        "log",
+        "per call by which one run is more probable than another, to count e times as much",
+        SERVERS,
+    )
+    modest = Parameter(
+        1.0,
+        "power",
+        "of the share of states, by how far the runs disagree: set on loops of uvicorn, hypercorn, "
+        "aiohttp and Node.js at 4 and 16 connections",
+        SERVERS,
+    )
+    strays = Parameter(
+        0.3,
+        "share",
+        "of what all runs agree on that is wrong, by how far they disagree on the rest: on the "
+        "same loops .73 to .91 of it were right where they agreed on a third",
+        SERVERS,
+    )
+    slept = Parameter(
+        0.5,
+        "share",
+        "of what all runs agree on that is wrong, by the share of steps that are more than a round "
+        "off what is usual: simulated loops that sleep, 45 of 51 right",
+        CUSTOM,
+    )
+
+
+LOOPS: Final = Loops()
+
+
 class Pools(Group, name="pools", guards="pools of threads"):
     """Which of a pool's threads works for which request."""
 
@@ -167,7 +240,7 @@ class Rounds(Group, name="rounds", guards="loops with helpers"):
         1000, "results", "that nobody took account of: both ends say nothing then", SERVERS
     )
     alike = Parameter(
-        0.05,
+        0.3,
         "times",
         "a request more or less often than once, twice and so on, that is as often",
         SERVERS,

@@ -193,6 +193,6 @@ def test_doubt_about_what_was_asked_is_counted_and_not_followed(load: Any) -> No
     simulate, drawing = load("pure/requests/simulate.py"), load("pure/requests/drawing.py")
     world = simulate.simulate("loop, unequal sleeps", 16, 100, 1)
     found, pieces, doubtful = composed(simulate.arguments(world, drawing)[:4])
-    assert doubtful > 0.9 * len(found.requests)
+    assert doubtful > 0.7 * len(found.requests)
     assert State.WAIT_NET not in pieces.state
     assert State.SHARED in pieces.state

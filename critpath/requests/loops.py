@@ -1,0 +1,389 @@
+"""Whose calls are on a loop that works for several requests at once: chains of calls, drawn.
+
+One thread receives requests, asks others, takes results and answers. It goes round: what was
+received or came back in one round is acted on some rounds later, as many as the code between takes,
+and in the order in which it came. So which call is whose is what makes everything together most
+probable: what requests ask one after the other, how many rounds each step takes, and that nothing
+overtakes. None of it is known before, all is learned from the recording (expectation maximization,
+with Metropolis' exchanges in place of the expectation; several runs, so that where they end up
+apart, no answer is called sure).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from critpath.model import F64, I32, I64
+from critpath.requests._chains import Chains
+from critpath.schema.parameters.requests import LOOPS
+
+if TYPE_CHECKING:
+    from critpath.requests.assign import Process
+
+_ROUNDS: Final = 16  # technical: that are told apart, as in `_chains.pyx`
+_OPENS, _SURE = 1, 2  # technical: bits of `Process.asks`
+_FLAT: Final = np.array([0.12] * 5 + [0.06] * 5 + [0.016] * 6)  # technical: before any are known
+
+
+@dataclass(frozen=True, eq=False)
+class Loop:
+    """What a loop was asked and asks: uses of connections rather than single messages.
+
+    Attributes
+    ----------
+    calls : int64 [calls, 7]
+        Begin, end, since when its connection was free where none was before (0 else), rounds of
+        begin and end, kinds of its first and its last message.
+    requests : int64 [requests, 5]
+        Received, answered, the rounds of both, the kind that it begins with.
+    use : int64 [asks]
+        The call that each of the process's sub-requests is part of; -1 none.
+    sure : int64 [calls]
+        Whose it is by the rules; -1 where they leave that open.
+    kinds : int
+    """
+
+    calls: I64
+    requests: I64
+    use: I64
+    sure: I64
+    kinds: int
+
+    def select(self, begin: int, end: int, owner: I64) -> tuple[Loop, I64]:
+        """Return the calls between two of them, in order of time, and the requests open then.
+
+        And whose they are, as rows of these requests.
+        """
+        calls = self.calls[begin:end]
+        open_then = (self.requests[:, 0] <= calls[-1, 0]) & (self.requests[:, 1] >= calls[0, 0])
+        of = np.where(open_then, np.cumsum(open_then) - 1, -1)
+        sure, owner = (np.append(of, -1)[own[begin:end]] for own in (self.sure, owner))
+        return Loop(calls, self.requests[open_then], self.use[:0], sure, self.kinds), owner
+
+    @cached_property
+    def candidates(self) -> tuple[I32, I32]:
+        """Return where each call's candidates begin, and these: requests that are open then."""
+        order = np.argsort(self.requests[:, 0], kind="stable")
+        received = self.requests[order, 0]
+        until = np.searchsorted(received, self.calls[:, 0], side="right")
+        found = []
+        for number, (last, begin) in enumerate(
+            zip(until.tolist(), self.calls[:, 0].tolist(), strict=True)
+        ):
+            if len(self.sure) and self.sure[number] >= 0:
+                found.append(self.sure[number : number + 1])
+                continue
+            near = order[max(0, last - LOOPS.open) : last]
+            found.append(np.sort(near[self.requests[near, 1] >= begin]))
+        first = np.concatenate([[0], np.cumsum([len(own) for own in found])])
+        every = np.concatenate(found) if found else np.zeros(0)
+        return first.astype(np.int32), every.astype(np.int32)
+
+
+def read_loop(process: Process) -> Loop | None:
+    """Return a process as a loop; None unless one thread does everything, and answers last."""
+    from critpath.requests.assign import What  # noqa: PLC0415 - that module asks this one
+
+    moves = process.what != What.MADE
+    threads = process.thread[moves]
+    if not len(threads) or len(np.unique(threads)) > 1 or not len(process.asks):
+        return None
+    what, time, row = process.what[moves], process.time[moves], process.row[moves]
+    takes = np.isin(what, (What.RECEIVE, What.RESULT))
+    rounds = np.cumsum(takes & np.concatenate([[False], ~takes[:-1]]))
+    many = len(process.asks)
+    begin, begin_round = (np.zeros(many, np.int64) for _ in range(2))
+    asked = what == What.ASK
+    begin[row[asked]], begin_round[row[asked]] = time[asked], rounds[asked]
+    end, end_round = begin.copy(), begin_round.copy()
+    ended = what == What.RESULT
+    end[row[ended]], end_round[row[ended]] = time[ended], rounds[ended]
+    requests = np.zeros((len(process.root), 5), np.int64)
+    for column, of in ((0, What.RECEIVE), (1, What.ANSWERED)):
+        rows = what == of
+        requests[row[rows], column], requests[row[rows], column + 2] = time[rows], rounds[rows]
+    requests[:, 4] = np.unique(process.root, return_inverse=True)[1]
+    kind, endpoint, request, bits = process.asks.T.astype(np.int64)
+    use = find_uses(kind, endpoint, begin, end, (bits & _OPENS) > 0)
+    use[request < -1] = -1  # another process's
+    named, kinds = np.unique(kind, return_inverse=True)
+    heads = np.unique(use[use >= 0])
+    heads = heads[np.argsort(begin[heads], kind="stable")]
+    last = heads.copy()
+    where = np.full(many, -1, np.int64)
+    where[heads] = np.arange(len(heads))
+    use = np.where(use >= 0, where[use], -1)
+    order = np.argsort(begin, kind="stable")
+    sure = np.full(len(heads), -1, np.int64)
+    for at in order[use[order] >= 0].tolist():
+        last[use[at]] = at
+        if bits[at] & _SURE and request[at] >= 0:
+            sure[use[at]] = request[at]
+    calls = np.stack(
+        [
+            *(begin[heads], end[last], np.zeros(len(heads), np.int64)),
+            *(begin_round[heads], end_round[last], kinds[heads], kinds[last]),
+        ],
+        axis=1,
+    )
+    calls[:, 2] = _find_waits(calls, endpoint[heads], kind[heads])
+    return Loop(calls, requests, use, sure, len(named))
+
+
+def find_uses(kind: I64, endpoint: I64, begin: I64, end: I64, opens: I64) -> I64:
+    """Return the first message of the use of a connection that each belongs to.
+
+    Where one kind is always followed by a certain other on its connection (a query, and what puts
+    the connection back as it was), both are one use; so is its opening with what comes first.
+    """
+    order = np.lexsort((begin, endpoint))
+    before, after = order[:-1], order[1:]
+    same = endpoint[before] == endpoint[after]
+    before, after = before[same], after[same]
+    pairs = Counter(zip(kind[before].tolist(), kind[after].tolist(), strict=True))
+    follows: Counter[int] = Counter()
+    for (one, _), times in pairs.items():
+        follows[one] += times
+    share = Counter(kind.tolist())
+    chance = {of: times / len(kind) for of, times in share.items()}
+    fixed = {
+        (one, other)
+        for (one, other), times in pairs.items()
+        if one != other
+        and times >= LOOPS.fixed * follows[one]
+        and times * np.log(chance[other]) < np.log(LOOPS.by_chance)
+    }
+    firsts = Counter(kind[order[np.concatenate([[True], ~same])]].tolist()) if len(order) else {}
+    gap = {
+        pair: float(
+            np.median(
+                (begin[after] - end[before])[(kind[before] == pair[0]) & (kind[after] == pair[1])]
+            )
+        )
+        for pair in fixed
+    }
+    for one, other in [*fixed]:
+        # Two in turn: a use begins with what connections begin with, else after the longer pause.
+        if (other, one) in fixed:
+            rank = (-firsts.get(one, 0), gap[one, other]), (-firsts.get(other, 0), gap[other, one])
+            fixed.discard((one, other) if rank[0] > rank[1] else (other, one))
+    use = np.arange(len(kind))
+    for one, other in zip(before.tolist(), after.tolist(), strict=True):
+        if opens[one] or (int(kind[one]), int(kind[other])) in fixed:
+            use[other] = use[one]
+    return use
+
+
+def _find_waits(calls: I64, endpoint: I64, target: I64) -> I64:
+    """Return since when the connection of each call was free, if none was before; 0 else.
+
+    Connections to one target are a pool; who wants one while all are taken waits.
+    """
+    del target
+    found = np.zeros(len(calls), np.int64)
+    pool = len(np.unique(endpoint))
+    taken: set[int] = set()
+    freed: dict[int, int] = {}
+    events = sorted(
+        [(int(row[0]), 1, number) for number, row in enumerate(calls)]
+        + [(int(row[1]), 0, number) for number, row in enumerate(calls)]
+    )
+    for time, begins, number in events:
+        of = int(endpoint[number])
+        if begins:
+            found[number] = freed.get(of, 0)
+            taken.add(of)
+        elif of in taken:
+            freed[of] = time if len(taken) == pool else 0
+            taken.discard(of)
+    return found
+
+
+class _Drawn:
+    """One run: chains of a loop and what was learned of it."""
+
+    def __init__(self, loop: Loop, seed: int) -> None:
+        first, candidates = loop.candidates
+        self.owner = np.full(len(loop.calls), -1, np.int32)
+        steps = np.concatenate([loop.calls[:, 0], loop.requests[:, 1]])
+        self.chains = Chains(
+            np.ascontiguousarray(loop.calls),
+            np.ascontiguousarray(loop.requests),
+            np.argsort(steps, kind="stable").astype(np.int64),
+            first,
+            candidates,
+            self.owner,
+            loop.kinds,
+            seed,
+        )
+        self._sorts = loop.kinds + 1
+        self.tally = np.zeros(len(candidates), np.int32)
+        self.slept = 0.0  # the share of steps more than a round off what is usual
+
+    def set_costs(self, lags: F64, overtaken: F64 | None = None, turns: F64 | None = None) -> None:
+        """Set what was counted, or at first guessed."""
+        total = lags.sum(axis=2, keepdims=True)
+        share = (lags + LOOPS.rounds_unknown * _FLAT) / (total + LOOPS.rounds_unknown)
+        strange = LOOPS.strange_rounds
+        logs = np.log((1 - strange) * share + strange / _ROUNDS)
+        groups = self._sorts * (self._sorts + 1)
+        costs = np.full(groups, LOOPS.overtakes_at_first)
+        together, apart = LOOPS.in_turn_at_first
+        if overtaken is not None and turns is not None:
+            few = overtaken[:, 0] < LOOPS.few
+            costs = np.clip(-np.log((overtaken[:, 1] + 0.5) / (overtaken[:, 0] + 1)), 0, 4)
+            costs[few] = 1.0
+            together, apart = (
+                float(np.clip(np.log((every - other + 1) / (other + 1)), 0, 4))
+                for every, other in turns.reshape(2, 2).tolist()
+            )
+        self.costs = np.ascontiguousarray(logs), np.ascontiguousarray(costs), together, apart
+        self.chains.set_costs(*self.costs)
+
+    def begin(self, owner: I64) -> None:
+        """Begin with an answer."""
+        self.set_costs(np.zeros((self._sorts, self._sorts, _ROUNDS)))
+        self.owner[:] = owner
+        self.chains.place()
+        self.learn()
+
+    def guess(self, loop: Loop, lags: F64) -> None:
+        """Begin with a guess of what follows what, and after how many rounds."""
+        begins = {int(last): {int(one)} for one, last in np.unique(loop.calls[:, 5:7], axis=0)}
+        begins[loop.kinds] = {-1 - int(root) for root in np.unique(loop.requests[:, 4])}
+        share = lags.sum(axis=2)
+        for before, after in zip(*(c.tolist() for c in np.nonzero(share > 0)), strict=True):
+            follows = 2 * loop.kinds if after == loop.kinds else after
+            for symbol in begins[before]:
+                self.chains.guess(symbol, follows, float(share[before, after]) * LOOPS.guessed)
+        self.set_costs(lags * LOOPS.guessed)
+        self.chains.place()
+
+    def learn(self) -> None:
+        """Learn from the chains as they are: what is asked, and when."""
+        lags = np.zeros((self._sorts, self._sorts, _ROUNDS))
+        overtaken, turns = np.zeros((self._sorts * (self._sorts + 1), 2)), np.zeros(4)
+        self.chains.count_rounds(lags, overtaken, turns)
+        beside = np.pad(lags, ((0, 0), (0, 0), (1, 1)))
+        near = lags + beside[:, :, 2:] + beside[:, :, :-2]
+        self.slept = 1 - float(near.max(axis=2).sum() / max(lags.sum(), 1.0))
+        self.set_costs(lags, overtaken, turns)
+        self.chains.learn()
+        self.chains.place()
+
+
+def guess_rounds(loop: Loop, many: int = 10) -> F64:
+    """Return how often which sort of step follows which, and after how many rounds, at a guess.
+
+    Counts of a round are a sum over what came in the rounds before: non-negative least squares, by
+    the multiplicative updates of Lee and Seung (2001), tells the terms without knowing who is who.
+
+    Returns
+    -------
+    float64 [kinds + 1, kinds + 1, rounds]
+        Shares of what follows one that ended, or was received (last); a call, or the answer (last).
+    """
+    sorts = loop.kinds + 1
+    length = int(max(loop.calls[:, 4].max(), loop.requests[:, 3].max())) + 1
+    came, went = np.zeros((sorts, length)), np.zeros((sorts, length))
+    np.add.at(came, (loop.calls[:, 6], loop.calls[:, 4]), 1)
+    np.add.at(came, (np.full(len(loop.requests), sorts - 1), loop.requests[:, 2]), 1)
+    np.add.at(went, (loop.calls[:, 5], loop.calls[:, 3]), 1)
+    np.add.at(went, (np.full(len(loop.requests), sorts - 1), loop.requests[:, 3]), 1)
+    some = np.flatnonzero(came.sum(axis=1) >= LOOPS.few)
+    to = np.flatnonzero(went.sum(axis=1) >= LOOPS.few)
+    found = np.zeros((sorts, sorts, _ROUNDS))
+    if not len(some) or not len(to):
+        return found
+    shifted = np.stack(
+        [np.pad(came[one], (lag, 0))[:length] for one in some for lag in range(many)]
+    )
+    gram, aim = shifted @ shifted.T, went[to] @ shifted.T
+    # Each of what comes is followed by one step.
+    tie = float(LOOPS.one_follows) * length
+    each = np.repeat(np.eye(len(some)), many, axis=0)
+    weight = np.full((len(to), len(some) * many), 1.0 / (len(to) * many))
+    for _ in range(LOOPS.guesses):
+        followed = (weight.sum(axis=0) @ each) @ each.T
+        weight *= (aim + tie) / (weight @ gram + tie * followed + 1e-12)
+    found[np.ix_(some, to)] = np.pad(
+        weight.reshape(len(to), len(some), many).transpose(1, 0, 2),
+        ((0, 0), (0, 0), (0, _ROUNDS - many)),
+    )
+    return found
+
+
+def _heats(heat: float) -> Iterator[tuple[float, bool]]:
+    """Yield temperatures, and at which of them what is usual is learned anew."""
+    while heat > 1:
+        yield heat, heat < LOOPS.learns_below
+        heat *= LOOPS.cools
+    for _ in range(LOOPS.last):
+        yield 1.0, True
+
+
+def draw_owners(loop: Loop, others: I64) -> tuple[I64, F64]:
+    """Return whose each call is, and how probable that is; -1 and 0 where nobody can be.
+
+    Parameters
+    ----------
+    loop : Loop
+    others : int64 [calls]
+        Whose it is by another way (-1: unknown): a run begins there, if that is as probable.
+    """
+    first, candidates = loop.candidates
+    learned, begin = loop, others
+    if len(loop.calls) > LOOPS.learned_from:
+        learned, begin = loop.select(0, LOOPS.learned_from, others)
+    guess = guess_rounds(learned)
+    shares, scores = np.zeros((LOOPS.runs, len(candidates))), np.zeros(LOOPS.runs)
+    slept = 0.0
+    for seed in range(LOOPS.runs):
+        run = _Drawn(learned, seed)
+        if seed:
+            run.guess(learned, guess)
+        else:
+            run.begin(begin)
+        for heat, learns in _heats(LOOPS.hot if seed else 1.0):
+            run.chains.sweep(heat, LOOPS.proposals * LOOPS.sweeps)
+            if learns:
+                run.learn()
+        scores[seed], slept = run.chains.score(), max(slept, run.slept)
+        if learned is not loop:
+            run = _carry_over(run, loop, seed)
+        for _ in range(LOOPS.drawn):
+            run.chains.sweep(1.0, LOOPS.proposals, run.tally)
+        shares[seed] = run.tally / LOOPS.drawn
+    weight = np.exp((scores - scores.max()) / (LOOPS.alike * len(learned.calls)))
+    weight /= weight.sum()
+    whole = weight @ shares
+    # Where runs end up apart, each of them is surer than it is right.
+    apart = float(weight @ np.abs(shares - whole).sum(axis=1)) / max(2 * float(whole.sum()), 1.0)
+    owner = np.full(len(loop.calls), -1, np.int64)
+    probable = np.zeros(len(loop.calls))
+    for number, (low, high) in enumerate(zip(first[:-1].tolist(), first[1:].tolist(), strict=True)):
+        if low < high:
+            best = low + int(np.argmax(whole[low:high]))
+            owner[number], probable[number] = candidates[best], whole[best]
+    owner[probable <= 0] = -1
+    # Of who slept meanwhile, rounds do not tell who wakes up.
+    most = (1 - LOOPS.strays * apart) * (1 - LOOPS.slept * slept)
+    return owner, most * probable ** (1 + LOOPS.modest * apart)
+
+
+def _carry_over(learned: _Drawn, loop: Loop, seed: int) -> _Drawn:
+    """Return chains of a whole loop, by what was learned of a part of it."""
+    run = _Drawn(loop, seed)
+    run.costs = learned.costs
+    run.chains.set_costs(*run.costs)
+    run.chains.learn_from(learned.chains)
+    run.chains.place()
+    for heat in LOOPS.carried:
+        run.chains.sweep(heat, LOOPS.proposals)
+    return run

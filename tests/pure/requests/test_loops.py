@@ -1,0 +1,156 @@
+"""Whose calls are on a loop: chains that are drawn, and how sure they are."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from critpath.requests import assign
+from critpath.requests.loops import Loop, _Drawn, draw_owners, find_uses, guess_rounds
+from critpath.requests.owners import find_owners
+from critpath.schema.parameters import overridden
+
+
+@pytest.fixture(scope="module")
+def simulate(load: Any) -> tuple[ModuleType, ModuleType]:
+    return load("pure/requests/simulate.py"), load("pure/requests/drawing.py")
+
+
+def answer(simulate: Any, name: str, connections: int, seed: int) -> tuple[Any, Any]:
+    """Return which sub-requests of a simulated server are right, and how probable they are said."""
+    simulated, drawing = simulate
+    world = simulated.simulate(name, connections, 200, seed)
+    arguments = simulated.arguments(world, drawing)
+    found = assign.assign("queues", *arguments[:4], find_owners(*arguments), {})
+    asked = found.connects == 0
+    right = (found.request == world.owner) & (world.owner >= 0)
+    return right[asked], found.probability[asked]
+
+
+@pytest.mark.parametrize(
+    ("name", "connections", "least"),
+    [
+        ("loop, pooled, mixed kinds", 4, 0.99),
+        ("loop, pooled, mixed kinds", 16, 0.99),
+        ("loop, a pool of 3, mixed kinds", 4, 0.99),
+        ("loop, pooled, 3 hops in, 1 back", 16, 0.8),
+        ("loop, a sleep and two services", 4, 0.99),
+        ("loop, a sleep and 2 calls", 4, 0.5),
+        ("loop, unequal sleeps", 16, 0.1),
+    ],
+)
+def test_what_is_likely_is_right(simulate: Any, name: str, connections: int, least: float) -> None:
+    right, probable = answer(simulate, name, connections, 7)
+    assert right.mean() >= least
+    likely = probable >= 0.9
+    assert right[likely].sum() >= 0.98 * likely.sum()
+    # Nowhere is more believed than is right.
+    assert probable.mean() <= right.mean() + 0.1
+
+
+def test_the_same_is_drawn_again(simulate: Any) -> None:
+    one, other = (answer(simulate, "loop, a sleep and 2 calls", 4, 3) for _ in range(2))
+    assert all((a == b).all() for a, b in zip(one, other, strict=True))
+
+
+def uses_of(rows: list[tuple[int, int]], opens: frozenset[int] = frozenset()) -> list[int]:
+    """Return uses of messages: endpoint and kind of each, one after the other."""
+    endpoint, kind = np.array(rows, np.int64).T
+    begin = np.arange(len(rows)) * 100
+    opened = np.isin(np.arange(len(rows)), [*opens])
+    return find_uses(kind, endpoint, begin, begin + 50, opened).tolist()
+
+
+def test_a_query_and_what_cleans_up_after_it_are_one_use() -> None:
+    """On every connection the one follows the other; of what is asked between nothing is fixed."""
+    rows = []
+    for turn in range(40):
+        rows += [(turn % 3, 0), (9, 5), (turn % 3, 1), (8, 5)]
+    uses = uses_of(rows)
+    for at in range(0, len(rows), 4):
+        assert uses[at] == uses[at + 2] == at
+        assert uses[at + 1] == at + 1
+
+
+def test_kinds_in_any_order_are_no_use() -> None:
+    rng = np.random.default_rng(5)
+    rows = [(int(rng.integers(3)), int(rng.integers(2))) for _ in range(300)]
+    assert uses_of(rows) == list(range(300))
+    assert uses_of([(0, 4)] * 100) == list(range(100))
+
+
+def test_an_opened_connection_is_used_by_who_opened_it() -> None:
+    assert uses_of([(0, 0), (1, 0), (0, 0), (0, 0)], frozenset({0})) == [0, 1, 0, 3]
+
+
+def drawn_loop(requests: int = 300, seed: int = 2) -> tuple[Loop, Any]:
+    """Return a loop that asks two kinds 2 and 3 rounds later: 0 and then 1, or 1 twice."""
+    rng = np.random.default_rng(seed)
+    calls, rows, owner = [], [], []
+    for number in range(requests):
+        at = 4 * number + int(rng.integers(4))
+        asks = (0, 1) if number % 2 else (1, 1)
+        received, now = at, at
+        for kind in asks:
+            began = now + (2 if now == received else 3)
+            now = began + int(rng.integers(1, 4))
+            calls.append((began, now, kind, number))
+        rows.append((received, now + 1))
+    calls.sort()
+    table = np.array(
+        [
+            (1000 * b + n % 900, 1000 * e + n % 900, 0, b, e, k, k)
+            for n, (b, e, k, _) in enumerate(calls)
+        ]
+    )
+    owner = np.array([of for *_, of in calls])
+    made = np.array([(1000 * a, 1000 * b + 950, a, b, 0) for a, b in rows])
+    nobody = np.full(len(calls), -1)
+    return Loop(table, made, np.arange(len(calls)), nobody, 2), owner
+
+
+def test_rounds_are_guessed_without_knowing_whose_anything_is() -> None:
+    loop, _ = drawn_loop()
+    guess = guess_rounds(loop)
+    received, answer = 2, 2
+    assert guess[received].argmax(axis=1)[:2].tolist() == [2, 2]
+    assert guess[1, 1].argmax() == 3
+    assert guess[1, answer].argmax() == 1
+    assert np.allclose(guess[:2].sum(axis=(1, 2)), 1, atol=0.15)
+
+
+def test_exchanges_make_no_state_less_probable_in_the_cold() -> None:
+    """The sums that are changed by each exchange are those of the whole state."""
+    loop, owner = drawn_loop(60)
+    run = _Drawn(loop, 4)
+    run.begin(np.random.default_rng(1).permutation(owner))
+    before = run.chains.score()
+    for _ in range(5):
+        run.chains.sweep(1e-9, 4)
+        after = run.chains.score()
+        assert after >= before - 1e-6
+        before = after
+    taken = run.owner.copy()
+    run.chains.place()
+    assert (run.owner == taken).all()
+    assert run.chains.score() == pytest.approx(before)
+
+
+def test_who_is_sure_stays_so() -> None:
+    loop, owner = drawn_loop(60)
+    sure = np.where(np.arange(len(owner)) % 3 == 0, owner, -1)
+    loop = Loop(loop.calls, loop.requests, loop.use, sure, loop.kinds)
+    found, _ = draw_owners(loop, np.full(len(owner), -1))
+    assert (found[sure >= 0] == sure[sure >= 0]).all()
+
+
+def test_a_long_loop_is_learned_from_its_begin() -> None:
+    loop, owner = drawn_loop(400)
+    with overridden("loops.learned_from", 300):
+        found, probable = draw_owners(loop, np.full(len(owner), -1))
+    likely = probable >= 0.9
+    assert (found == owner).mean() > 0.9
+    assert (found == owner)[likely].mean() > 0.98
