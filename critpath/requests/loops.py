@@ -21,7 +21,7 @@ import numpy as np
 
 from critpath.model import F64, I32, I64
 from critpath.requests._chains import Chains
-from critpath.schema.parameters.requests import LOOPS
+from critpath.schema.parameters.requests import CHAINS
 
 if TYPE_CHECKING:
     from critpath.requests.assign import Process
@@ -79,7 +79,7 @@ class Loop:
             if len(self.sure) and self.sure[number] >= 0:
                 found.append(self.sure[number : number + 1])
                 continue
-            near = order[max(0, last - LOOPS.open) : last]
+            near = order[max(0, last - CHAINS.open) : last]
             found.append(np.sort(near[self.requests[near, 1] >= begin]))
         first = np.concatenate([[0], np.cumsum([len(own) for own in found])])
         every = np.concatenate(found) if found else np.zeros(0)
@@ -156,8 +156,8 @@ def find_uses(kind: I64, endpoint: I64, begin: I64, end: I64, opens: I64) -> I64
         (one, other)
         for (one, other), times in pairs.items()
         if one != other
-        and times >= LOOPS.fixed * follows[one]
-        and times * np.log(chance[other]) < np.log(LOOPS.by_chance)
+        and times >= CHAINS.fixed * follows[one]
+        and times * np.log(chance[other]) < np.log(CHAINS.by_chance)
     }
     firsts = Counter(kind[order[np.concatenate([[True], ~same])]].tolist()) if len(order) else {}
     gap = {
@@ -229,14 +229,14 @@ class _Drawn:
     def set_costs(self, lags: F64, overtaken: F64 | None = None, turns: F64 | None = None) -> None:
         """Set what was counted, or at first guessed."""
         total = lags.sum(axis=2, keepdims=True)
-        share = (lags + LOOPS.rounds_unknown * _FLAT) / (total + LOOPS.rounds_unknown)
-        strange = LOOPS.strange_rounds
+        share = (lags + CHAINS.rounds_unknown * _FLAT) / (total + CHAINS.rounds_unknown)
+        strange = CHAINS.strange_rounds
         logs = np.log((1 - strange) * share + strange / _ROUNDS)
         groups = self._sorts * (self._sorts + 1)
-        costs = np.full(groups, LOOPS.overtakes_at_first)
-        together, apart = LOOPS.in_turn_at_first
+        costs = np.full(groups, CHAINS.overtakes_at_first)
+        together, apart = CHAINS.in_turn_at_first
         if overtaken is not None and turns is not None:
-            few = overtaken[:, 0] < LOOPS.few
+            few = overtaken[:, 0] < CHAINS.few
             costs = np.clip(-np.log((overtaken[:, 1] + 0.5) / (overtaken[:, 0] + 1)), 0, 4)
             costs[few] = 1.0
             together, apart = (
@@ -261,8 +261,8 @@ class _Drawn:
         for before, after in zip(*(c.tolist() for c in np.nonzero(share > 0)), strict=True):
             follows = 2 * loop.kinds if after == loop.kinds else after
             for symbol in begins[before]:
-                self.chains.guess(symbol, follows, float(share[before, after]) * LOOPS.guessed)
-        self.set_costs(lags * LOOPS.guessed)
+                self.chains.guess(symbol, follows, float(share[before, after]) * CHAINS.guessed)
+        self.set_costs(lags * CHAINS.guessed)
         self.chains.place()
 
     def learn(self) -> None:
@@ -296,8 +296,8 @@ def guess_rounds(loop: Loop, many: int = 10) -> F64:
     np.add.at(came, (np.full(len(loop.requests), sorts - 1), loop.requests[:, 2]), 1)
     np.add.at(went, (loop.calls[:, 5], loop.calls[:, 3]), 1)
     np.add.at(went, (np.full(len(loop.requests), sorts - 1), loop.requests[:, 3]), 1)
-    some = np.flatnonzero(came.sum(axis=1) >= LOOPS.few)
-    to = np.flatnonzero(went.sum(axis=1) >= LOOPS.few)
+    some = np.flatnonzero(came.sum(axis=1) >= CHAINS.few)
+    to = np.flatnonzero(went.sum(axis=1) >= CHAINS.few)
     found = np.zeros((sorts, sorts, _ROUNDS))
     if not len(some) or not len(to):
         return found
@@ -306,10 +306,10 @@ def guess_rounds(loop: Loop, many: int = 10) -> F64:
     )
     gram, aim = shifted @ shifted.T, went[to] @ shifted.T
     # Each of what comes is followed by one step.
-    tie = float(LOOPS.one_follows) * length
+    tie = float(CHAINS.one_follows) * length
     each = np.repeat(np.eye(len(some)), many, axis=0)
     weight = np.full((len(to), len(some) * many), 1.0 / (len(to) * many))
-    for _ in range(LOOPS.guesses):
+    for _ in range(CHAINS.guesses):
         followed = (weight.sum(axis=0) @ each) @ each.T
         weight *= (aim + tie) / (weight @ gram + tie * followed + 1e-12)
     found[np.ix_(some, to)] = np.pad(
@@ -322,9 +322,9 @@ def guess_rounds(loop: Loop, many: int = 10) -> F64:
 def _heats(heat: float) -> Iterator[tuple[float, bool]]:
     """Yield temperatures, and at which of them what is usual is learned anew."""
     while heat > 1:
-        yield heat, heat < LOOPS.learns_below
-        heat *= LOOPS.cools
-    for _ in range(LOOPS.last):
+        yield heat, heat < CHAINS.learns_below
+        heat *= CHAINS.cools
+    for _ in range(CHAINS.last):
         yield 1.0, True
 
 
@@ -339,28 +339,28 @@ def draw_owners(loop: Loop, others: I64) -> tuple[I64, F64]:
     """
     first, candidates = loop.candidates
     learned, begin = loop, others
-    if len(loop.calls) > LOOPS.learned_from:
-        learned, begin = loop.select(0, LOOPS.learned_from, others)
+    if len(loop.calls) > CHAINS.learned_from:
+        learned, begin = loop.select(0, CHAINS.learned_from, others)
     guess = guess_rounds(learned)
-    shares, scores = np.zeros((LOOPS.runs, len(candidates))), np.zeros(LOOPS.runs)
+    shares, scores = np.zeros((CHAINS.runs, len(candidates))), np.zeros(CHAINS.runs)
     slept = 0.0
-    for seed in range(LOOPS.runs):
+    for seed in range(CHAINS.runs):
         run = _Drawn(learned, seed)
         if seed:
             run.guess(learned, guess)
         else:
             run.begin(begin)
-        for heat, learns in _heats(LOOPS.hot if seed else 1.0):
-            run.chains.sweep(heat, LOOPS.proposals * LOOPS.sweeps)
+        for heat, learns in _heats(CHAINS.hot if seed else 1.0):
+            run.chains.sweep(heat, CHAINS.proposals * CHAINS.sweeps)
             if learns:
                 run.learn()
         scores[seed], slept = run.chains.score(), max(slept, run.slept)
         if learned is not loop:
             run = _carry_over(run, loop, seed)
-        for _ in range(LOOPS.drawn):
-            run.chains.sweep(1.0, LOOPS.proposals, run.tally)
-        shares[seed] = run.tally / LOOPS.drawn
-    weight = np.exp((scores - scores.max()) / (LOOPS.alike * len(learned.calls)))
+        for _ in range(CHAINS.drawn):
+            run.chains.sweep(1.0, CHAINS.proposals, run.tally)
+        shares[seed] = run.tally / CHAINS.drawn
+    weight = np.exp((scores - scores.max()) / (CHAINS.alike * len(learned.calls)))
     weight /= weight.sum()
     whole = weight @ shares
     # Where runs end up apart, each of them is surer than it is right.
@@ -373,8 +373,8 @@ def draw_owners(loop: Loop, others: I64) -> tuple[I64, F64]:
             owner[number], probable[number] = candidates[best], whole[best]
     owner[probable <= 0] = -1
     # Of who slept meanwhile, rounds do not tell who wakes up.
-    most = (1 - LOOPS.strays * apart) * (1 - LOOPS.slept * slept)
-    return owner, most * probable ** (1 + LOOPS.modest * apart)
+    most = (1 - CHAINS.strays * apart) * (1 - CHAINS.slept * slept)
+    return owner, most * probable ** (1 + CHAINS.modest * apart)
 
 
 def _carry_over(learned: _Drawn, loop: Loop, seed: int) -> _Drawn:
@@ -384,6 +384,6 @@ def _carry_over(learned: _Drawn, loop: Loop, seed: int) -> _Drawn:
     run.chains.set_costs(*run.costs)
     run.chains.learn_from(learned.chains)
     run.chains.place()
-    for heat in LOOPS.carried:
-        run.chains.sweep(heat, LOOPS.proposals)
+    for heat in CHAINS.carried:
+        run.chains.sweep(heat, CHAINS.proposals)
     return run

@@ -112,6 +112,8 @@ class Group:
     name: ClassVar[str]
 
     def __init_subclass__(cls, name: str, guards: str = "") -> None:
+        if any(group.name == name for group in cls.groups):
+            raise TypeError(f"two groups of numbers are called {name}")
         cls.name = name
         cls.groups.append(cls)
         for attribute, found in vars(cls).items():
@@ -130,7 +132,8 @@ def list_parameters() -> Mapping[str, Parameter[Number]]:
         import_module(module.name)
     return {
         found.name: cast("Parameter[Number]", found)
-        for group in Group.groups
+        # Whatever was imported first.
+        for group in sorted(Group.groups, key=lambda one: one.__module__)
         for found in vars(group).values()
         if isinstance(found, Parameter)
     }

@@ -121,7 +121,7 @@ class Owners(Group, name="owners", guards="loops whose order is in doubt"):
 OWNERS: Final = Owners()
 
 
-class Loops(Group, name="loops", guards="loops that work for several requests at once"):
+class Chains(Group, name="chains", guards="loops that work for several requests at once"):
     """Whose calls are on a loop, by all of them together."""
 
     open = Parameter(128, "requests", "open at once of which a call may be one's, at most", COST)
@@ -191,7 +191,7 @@ class Loops(Group, name="loops", guards="loops that work for several requests at
     )
 
 
-LOOPS: Final = Loops()
+CHAINS: Final = Chains()
 
 
 class Pools(Group, name="pools", guards="pools of threads"):

@@ -149,7 +149,7 @@ def test_who_is_sure_stays_so() -> None:
 
 def test_a_long_loop_is_learned_from_its_begin() -> None:
     loop, owner = drawn_loop(400)
-    with overridden("loops.learned_from", 300):
+    with overridden("chains.learned_from", 300):
         found, probable = draw_owners(loop, np.full(len(owner), -1))
     likely = probable >= 0.9
     assert (found == owner).mean() > 0.9
