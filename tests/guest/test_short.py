@@ -37,8 +37,9 @@ def test_every_run_is_recorded_and_read_back(out, said, manifest, executions):
 def test_under_a_budget_runs_are_recorded_whole_or_not_at_all(out, said, manifest, executions):
     said("budget")
     assert len(manifest(out / "budget")["runs"]) == 8
-    chosen = (out / "budget" / "selected.jsonl").read_text().splitlines()
-    # How many a budget pays for depends on how fast the machine is; it may be none.
+    # How many a budget pays for depends on how fast the machine is; of none there is no list.
+    kept = out / "budget" / "selected.jsonl"
+    chosen = kept.read_text().splitlines() if kept.exists() else []
     assert len(executions(out / "budget") if chosen else []) == len(chosen)
 
 
