@@ -243,7 +243,11 @@ class _Drawn:
                 float(np.clip(np.log((every - other + 1) / (other + 1)), 0, 4))
                 for every, other in turns.reshape(2, 2).tolist()
             )
-        self.costs = np.ascontiguousarray(logs), np.ascontiguousarray(costs), together, apart
+        # Rounded, so that draws are alike whichever library calculated.
+        self.costs = (
+            *(np.ascontiguousarray(np.round(one, 6)) for one in (logs, costs)),
+            *(round(together, 6), round(apart, 6)),
+        )
         self.chains.set_costs(*self.costs)
 
     def begin(self, owner: I64) -> None:
@@ -316,7 +320,7 @@ def guess_rounds(loop: Loop, many: int = 10) -> F64:
         weight.reshape(len(to), len(some), many).transpose(1, 0, 2),
         ((0, 0), (0, 0), (0, _ROUNDS - many)),
     )
-    return found
+    return np.asarray(np.round(found, 3))  # alike whichever library multiplied
 
 
 def _heats(heat: float) -> Iterator[tuple[float, bool]]:
@@ -361,7 +365,7 @@ def draw_owners(loop: Loop, others: I64) -> tuple[I64, F64]:
             run.chains.sweep(1.0, CHAINS.proposals, run.tally)
         shares[seed] = run.tally / CHAINS.drawn
     weight = np.exp((scores - scores.max()) / (CHAINS.alike * len(learned.calls)))
-    weight /= weight.sum()
+    weight = np.round(weight / weight.sum(), 6)
     whole = weight @ shares
     # Where runs end up apart, each of them is surer than it is right.
     apart = float(weight @ np.abs(shares - whole).sum(axis=1)) / max(2 * float(whole.sum()), 1.0)
@@ -374,7 +378,7 @@ def draw_owners(loop: Loop, others: I64) -> tuple[I64, F64]:
     owner[probable <= 0] = -1
     # Of who slept meanwhile, rounds do not tell who wakes up.
     most = (1 - CHAINS.strays * apart) * (1 - CHAINS.slept * slept)
-    return owner, most * probable ** (1 + CHAINS.modest * apart)
+    return owner, np.round(most * probable ** (1 + CHAINS.modest * apart), 6)
 
 
 def _carry_over(learned: _Drawn, loop: Loop, seed: int) -> _Drawn:

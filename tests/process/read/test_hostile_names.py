@@ -73,6 +73,7 @@ def test_reading_runs_and_writes_nothing(hostile, verb):
     assert done.returncode in {0, 1, 3}, done.stderr
     assert "\x1b" not in done.stdout + done.stderr
     noted = [json.loads(line) for line in (where / "log").read_text().splitlines()]
+    noted = [each for each in noted if each[0] != "loaded"]  # a list of modules, no event
     assert not (where / "ran").exists()
     events = {"import", "open", "os.putenv", "os.unsetenv", "ctypes.dlopen"}
     assert {event for event, *_ in noted} <= events

@@ -212,11 +212,11 @@ class Stacks:
         self.of.emit(10 * count)
 
     def open(self) -> None:
-        self.is_open, self.since = True, self.of.time.look()
+        self.is_open, self.since = True, self.of.time.look() / 1e9
         self.windows += 1
 
     def close(self) -> None:
-        self.opened_for += (self.of.time.look() - self.since) * self.is_open
+        self.opened_for += (self.of.time.look() / 1e9 - self.since) * self.is_open
         self.is_open = False
 
     end = turn_off = close
