@@ -227,8 +227,12 @@ def test_one_that_is_killed_leaves_nothing(
     words = ("record", "--always", "--profile", "minimal", "--memory", "8M", "-o", place)
     recorder = start(sys.executable, "-m", "critpath", *words, "--calibrate", "off", cwd=tmp_path)
     recorder.wait_until_said("flight recorder: profile")
-    recorder.send(signal.SIGUSR1)
-    wait_for(lambda: len([*place.iterdir()]) > 1)
+
+    def dumps() -> bool:
+        recorder.send(signal.SIGUSR1)  # while nothing is held yet, none is made
+        return len([*place.iterdir()]) > 1
+
+    wait_for(dumps)
     recorder.send(signal.SIGKILL)
     recorder.process.wait()
     # What others leave at this moment is not of this test: it need not find a clean machine.
