@@ -57,7 +57,7 @@ class Sink(Protocol):
     """Where metrics go."""
 
     def wait(self, seconds: float) -> None:
-        """Let so much time pass, or less; answer whoever asks meanwhile."""
+        """Wait for so long at most, and answer requests meanwhile."""
 
     def close(self) -> None:
         """End."""
@@ -102,7 +102,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 class Teller:
-    """Asks the flight recorder, and has what it told."""
+    """Asks the flight recorder, and keeps its answers."""
 
     def __init__(
         self,

@@ -306,7 +306,7 @@ class _DumpReader:
 
 
 class Requests:
-    """What a flight recorder told of requests: counts so far, of which a window is a difference."""
+    """Counts of requests by a flight recorder; a window is the difference of two of them."""
 
     def __init__(self, window: int) -> None:
         self._window = window

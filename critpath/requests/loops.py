@@ -180,15 +180,16 @@ def find_uses(kind: I64, endpoint: I64, begin: I64, end: I64, opens: I64) -> I64
     return use
 
 
-def _find_waits(calls: I64, endpoint: I64, target: I64) -> I64:
+def _find_waits(calls: I64, endpoint: I64, kind: I64) -> I64:
     """Return since when the connection of each call was free, if none was before; 0 else.
 
-    Connections to one target are a pool; who wants one while all are taken waits.
+    Connections that are asked the same kinds are a pool; who wants one while all are taken waits.
     """
-    del target
     found = np.zeros(len(calls), np.int64)
-    pool = len(np.unique(endpoint))
+    pool = _find_pools(endpoint, kind)
+    size = Counter(pool.values())
     taken: set[int] = set()
+    busy: Counter[int] = Counter()
     freed: dict[int, int] = {}
     events = sorted(
         [(int(row[0]), 1, number) for number, row in enumerate(calls)]
@@ -198,11 +199,29 @@ def _find_waits(calls: I64, endpoint: I64, target: I64) -> I64:
         of = int(endpoint[number])
         if begins:
             found[number] = freed.get(of, 0)
+            busy[pool[of]] += of not in taken
             taken.add(of)
         elif of in taken:
-            freed[of] = time if len(taken) == pool else 0
+            freed[of] = time if busy[pool[of]] == size[pool[of]] else 0
+            busy[pool[of]] -= 1
             taken.discard(of)
     return found
+
+
+def _find_pools(endpoint: I64, kind: I64) -> dict[int, int]:
+    """Return of each endpoint one that stands for all that are asked a kind which it is asked."""
+    pairs = np.unique(np.stack([endpoint, kind], axis=1), axis=0)
+    pool = {of: of for of in pairs[:, 0].tolist()}
+    changed = True
+    while changed:
+        least: dict[int, int] = {}
+        for of, asked in pairs.tolist():
+            least[asked] = min(least.get(asked, of), pool[of])
+        changed = False
+        for of, asked in pairs.tolist():
+            if least[asked] < pool[of]:
+                pool[of], changed = least[asked], True
+    return pool
 
 
 class _Drawn:

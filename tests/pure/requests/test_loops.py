@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from critpath.requests import assign
-from critpath.requests.loops import Loop, _Drawn, draw_owners, find_uses, guess_rounds
+from critpath.requests.loops import Loop, _Drawn, _find_waits, draw_owners, find_uses, guess_rounds
 from critpath.requests.owners import find_owners
 from critpath.schema.parameters import overridden
 
@@ -154,3 +154,12 @@ def test_a_long_loop_is_learned_from_its_begin() -> None:
     likely = probable >= 0.9
     assert (found == owner).mean() > 0.9
     assert (found == owner)[likely].mean() > 0.98
+
+
+def test_who_waits_for_a_connection_waits_for_one_of_its_pool() -> None:
+    """Two of one target are taken; that one of another target is free is nothing to them."""
+    rows = [(0, 100, 1), (10, 60, 2), (20, 30, 3), (60, 90, 2), (110, 120, 1)]
+    calls = np.array([(begin, end, 0, 0, 0, 0, 0) for begin, end, _ in rows], np.int64)
+    endpoint = np.array([of for *_, of in rows])
+    found = _find_waits(calls, endpoint, np.array([7, 7, 9, 7, 7]))
+    assert found.tolist() == [0, 0, 0, 60, 0]
