@@ -210,15 +210,15 @@ def _find_waits(calls: I64, endpoint: I64, kind: I64) -> I64:
 
 def _find_pools(endpoint: I64, kind: I64) -> dict[int, int]:
     """Return of each endpoint one that stands for all that are asked a kind which it is asked."""
-    pairs = np.unique(np.stack([endpoint, kind], axis=1), axis=0)
-    pool = {of: of for of in pairs[:, 0].tolist()}
+    pairs = sorted({*zip(endpoint.tolist(), kind.tolist(), strict=True)})
+    pool: dict[int, int] = {of: of for of, _ in pairs}
     changed = True
     while changed:
         least: dict[int, int] = {}
-        for of, asked in pairs.tolist():
+        for of, asked in pairs:
             least[asked] = min(least.get(asked, of), pool[of])
         changed = False
-        for of, asked in pairs.tolist():
+        for of, asked in pairs:
             if least[asked] < pool[of]:
                 pool[of], changed = least[asked], True
     return pool
@@ -263,10 +263,7 @@ class _Drawn:
                 for every, other in turns.reshape(2, 2).tolist()
             )
         # Rounded, so that draws are alike whichever library calculated.
-        self.costs = (
-            *(np.ascontiguousarray(np.round(one, 6)) for one in (logs, costs)),
-            *(round(together, 6), round(apart, 6)),
-        )
+        self.costs = np.round(logs, 6), np.round(costs, 6), round(together, 6), round(apart, 6)
         self.chains.set_costs(*self.costs)
 
     def begin(self, owner: I64) -> None:
