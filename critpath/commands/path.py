@@ -37,7 +37,7 @@ from critpath.units import format_ns, format_share, plural, safe_text
 
 if TYPE_CHECKING:
     from critpath.model import PathSet
-    from critpath.requests import ServiceRow
+    from critpath.requests import ListedRow
 
 SETTINGS = (*READING, *CODING)
 _SOME_IDS = 5
@@ -98,10 +98,10 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             return 0
         paths = _paths(arguments, settings)
     except UsageError as asked:
-        rows: Sequence[ServiceRow] | None = getattr(asked, "rows", None)
+        rows: Sequence[ListedRow] | None = getattr(asked, "rows", None)
         if rows is None:
             raise
-        print_services(rows)
+        print_listed(rows, getattr(asked, "noun", "requests"))
         return 0
     _write(arguments, settings, paths, name)
     return 0
@@ -200,15 +200,16 @@ def _top(arguments: argparse.Namespace, settings: Settings, paths: PathSet, form
     return text.getvalue()
 
 
-def print_services(rows: Sequence[ServiceRow]) -> None:
-    """Show the services of a recording: what ``requests:?`` asks for."""
-    head = ("service", "requests", "incomplete", "median", "99 %", "threads", "confidence")
+def print_listed(rows: Sequence[ListedRow], noun: str) -> None:
+    """Show what ``requests:?`` and ``slices:?`` ask for."""
+    what, remark = ("marker", "most are of") if noun == "slices" else ("service", "confidence")
+    head = (what, noun, "incomplete", "median", "99 %", "threads", remark)
     table = [head] + [
         (
-            safe_text(row.service),
-            *(f"{row.requests:,}", f"{row.incomplete:,}"),
+            safe_text(row.name),
+            *(f"{row.count:,}", f"{row.incomplete:,}"),
             *(format_ns(row.median_ns), format_ns(row.slow_ns)),
-            *(f"{row.threads:,}", row.certainty),
+            *(f"{row.threads:,}", safe_text(row.remark)),
         )
         for row in rows
     ]

@@ -94,6 +94,7 @@ class ClusterShare(Part):
 
     label: Annotated[str, doc("label or service; '' for none")]
     cluster: Annotated[int, doc("its type, as the field cluster has it; 0 for none of its own")]
+    words: Annotated[str, doc("what tells it from the label's others; '' where nothing does")]
     executions: Annotated[int, doc("how many")]
     latency: Annotated[Maybe, doc("the median")]
     idle_mean: Annotated[Maybe, doc("mean of the field idle.mean")]

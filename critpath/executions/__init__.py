@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from critpath.executions.prefilter import Prefilter
     from critpath.executions.process import select_within_runs
     from critpath.executions.scheduling import Scheduling
-    from critpath.executions.specification import Specification, parse_specification
+    from critpath.executions.specification import (
+        EVERY_MARKER,
+        Specification,
+        parse_specification,
+    )
 else:
     __getattr__ = hand_on(__name__)

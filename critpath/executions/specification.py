@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import difflib
 import glob
+import itertools
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from critpath.errors import UsageError
@@ -114,6 +115,9 @@ class RequestFilter:
 ALL_REQUESTS: Final = RequestFilter()
 
 
+EVERY_MARKER: Final = "?"  # slices:? counts what there is of each, and nothing is extracted
+
+
 @dataclass(frozen=True)
 class SliceFilter:
     """Which slices of threads are executions.
@@ -137,6 +141,9 @@ class SliceFilter:
 
     def get_requests(self) -> tuple[EventRequest, ...]:
         """Return the events that the marker needs beyond the scheduler's."""
+        if self.marker == EVERY_MARKER:
+            of_each = (replace(self, marker=name).get_requests() for name in MARKERS)
+            return tuple(dict.fromkeys(itertools.chain.from_iterable(of_each)))
         of = MARKERS[self.marker]
         if self.marker == "signal":
             return (
@@ -421,10 +428,7 @@ def _parse_slices(rest: str, text: str) -> Specification:
     """Parse what follows ``slices:``: the marker first, then options."""
     marker, *options = split_outside_brackets(rest, ",")
     marker = marker.strip()
-    if marker == "?":
-        kinds = ", ".join(f"{name} (profile {of.profile})" for name, of in MARKERS.items())
-        raise UsageError(f"the markers of slices: {kinds}", "choose one with slices:MARKER")
-    if marker not in MARKERS:
+    if marker not in {*MARKERS, EVERY_MARKER}:
         near = difflib.get_close_matches(marker, MARKERS, n=1)
         raise UsageError(
             f"not a marker of slices: {shorten(marker) or '(nothing)'}",

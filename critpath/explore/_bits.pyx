@@ -5,7 +5,7 @@ every group within the group; what is looked for is the largest difference over 
 under each shift.
 """
 
-from libc.math cimport fabs
+from libc.math cimport fabs, sqrt
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport free, malloc
 
@@ -78,17 +78,29 @@ cdef int64_t pair_size(
     return known[i, j]
 
 
+cdef double height_of(
+    int64_t count, int64_t size, int64_t chosen, int64_t others, double scale
+) noexcept nogil:
+    """The standardised difference of one set, of whose domain so many are chosen."""
+    cdef double share = <double>chosen / (size + others)
+    if chosen == 0 or chosen == size + others:
+        return 0.0
+    return fabs(<double>count / size - <double>(chosen - count) / others) * scale / sqrt(
+        share * (1.0 - share)
+    )
+
+
 def largest_differences(
     const uint64_t[:, ::1] bits,
     const int64_t[::1] sizes,
     const double[::1] scale,
+    const int64_t[::1] domain,
+    const uint64_t[:, ::1] domains,
+    const int64_t[::1] among,
     const uint64_t[::1] twice,
     const int64_t[::1] twice_at,
     const int64_t[::1] words_at,
     const int64_t[:, ::1] shifts,
-    int64_t executions,
-    int64_t chosen,
-    double spread,
     Py_ssize_t best,
     int64_t fewest,
     int32_t[:, ::1] pairs,
@@ -99,15 +111,14 @@ def largest_differences(
     Parameters
     ----------
     bits, sizes, scale
-        Of every set: its bits, how many, one over the standard error of its difference.
+        Of every set: its bits, how many, one over the standard error of its difference, less
+        what depends on the share that is selected.
+    domain, domains, among
+        Within which executions each set is compared; their bits, and how many they are.
     twice, twice_at, words_at
         The selection, each group's bits twice one after the other; where each group begins in
         them and in a set's words.
     shifts : int64 [shifts, groups]
-    executions, chosen : int
-        All executions, and the selected ones.
-    spread : float
-        Share selected, times that not selected.
     best : int
         Of so many sets with the largest differences under a shift any two are looked at as well.
     fewest : int
@@ -118,12 +129,15 @@ def largest_differences(
     """
     cdef Py_ssize_t words = bits.shape[1], sets = bits.shape[0], groups = shifts.shape[1]
     cdef Py_ssize_t s, g, c, i, j, held
-    cdef int64_t count, size
+    cdef Py_ssize_t first, second
+    cdef int64_t count, size, others, chosen
     cdef double found, most
     cdef uint64_t *turned = <uint64_t *>malloc(words * sizeof(uint64_t) + 8)
     cdef Py_ssize_t *top = <Py_ssize_t *>malloc((best + 1) * sizeof(Py_ssize_t))
     cdef double *height = <double *>malloc((best + 1) * sizeof(double))
-    if turned == NULL or top == NULL or height == NULL:
+    cdef int64_t *chosen_of = <int64_t *>malloc(domains.shape[0] * sizeof(int64_t))
+    if turned == NULL or top == NULL or height == NULL or chosen_of == NULL:
+        free(chosen_of)
         free(turned)
         free(top)
         free(height)
@@ -140,12 +154,12 @@ def largest_differences(
                     )
                 most = 0.0
                 held = 0
+                for c in range(domains.shape[0]):
+                    chosen_of[c] = critpath_common(&domains[c, 0], turned, words)
                 for c in range(sets):
                     count = critpath_common(&bits[c, 0], turned, words)
-                    found = fabs(
-                        <double>count / sizes[c]
-                        - <double>(chosen - count) / (executions - sizes[c])
-                    ) * scale[c]
+                    others = among[domain[c]] - sizes[c]
+                    found = height_of(count, sizes[c], chosen_of[domain[c]], others, scale[c])
                     if found > most:
                         most = found
                     if best and (held < best or found > height[held - 1]):
@@ -161,18 +175,30 @@ def largest_differences(
                 for i in range(held):
                     for j in range(i):
                         size = pair_size(bits, pairs, top[i], top[j])
-                        if size < fewest or executions - size < fewest:
+                        first, second = domain[top[i]], domain[top[j]]
+                        if first == second or first == 0 or second == 0:
+                            first = first if second == 0 else second
+                            others, chosen = among[first] - size, chosen_of[first]
+                        else:
+                            others = critpath_common(
+                                &domains[first, 0], &domains[second, 0], words
+                            ) - size
+                            chosen = critpath_common_three(
+                                &domains[first, 0], &domains[second, 0], turned, words
+                            )
+                        if size < fewest or others < fewest:
                             continue
                         count = critpath_common_three(
                             &bits[top[i], 0], &bits[top[j], 0], turned, words
                         )
-                        found = fabs(
-                            <double>count / size - <double>(chosen - count) / (executions - size)
-                        ) / (spread * (1.0 / size + 1.0 / (executions - size))) ** 0.5
+                        found = height_of(
+                            count, size, chosen, others, 1.0 / sqrt(1.0 / size + 1.0 / others)
+                        )
                         if found > most:
                             most = found
                 largest[s] = most
     finally:
+        free(chosen_of)
         free(turned)
         free(top)
         free(height)

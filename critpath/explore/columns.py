@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
+from critpath.explore.clusters import Clusters
 from critpath.model import (
     F64,
     I64,
@@ -25,6 +26,7 @@ from critpath.model import (
 )
 from critpath.model.details import IDLE
 from critpath.model.exploration import LATENCY, Fact, FactTable
+from critpath.model.stacks import Stack
 from critpath.schema.parameters.explore import CONDITIONS
 
 _NS_PER_HOUR: Final = 3_600_000_000_000  # technical
@@ -36,7 +38,7 @@ _NO_IDLE: Final = frozenset({*RUNNING, State.IRQ, State.SOFTIRQ, State.RECLAIM, 
 def find_facts(
     paths: PathSet,
     vectors: VectorTable | None,
-    clusters: I64 | None = None,
+    clusters: Clusters | None = None,
     *,
     normal: int | None = None,
 ) -> FactTable:
@@ -47,8 +49,7 @@ def find_facts(
     paths : PathSet
     vectors : VectorTable or None
         Of its paths; None where paths are not known, so that nothing is said of them.
-    clusters : int64 array or None
-        The type of every execution, from 1; 0 for none.
+    clusters : Clusters or None
     normal : int or None
         How many of the first recordings are the normal set; None: of two the first is.
 
@@ -77,12 +78,21 @@ def find_facts(
         *([] if len(labels) < 2 and not any(labels) else [_label_fact(noun, labels, label)]),
         *_machine_facts(paths, label, recording, normal),
         *of_requests,
-        *([] if vectors is None else [*_path_facts(paths), *_symbol_facts(vectors)]),
+    ]
+    asked = {} if known is None or not len(paths) else _count_asked(known.asks)
+    met = {name: count > 0 for name, count in asked.items()}
+    if vectors is not None:
+        by_role = _find_met(vectors)
+        facts += [*_path_facts(paths), *_call_facts(paths), *_symbol_facts(vectors, by_role)]
+        met = {**by_role, **met}
+    if met:
+        facts.append(_meets(met))
+    facts += [
+        Fact(f"asks.{name}", "number", count, valid=met[name], known=False, subject=name, deed=True)
+        for name, count in asked.items()
     ]
     if clusters is not None:
-        facts.append(
-            Fact("cluster", "number", clusters, valid=clusters > 0, each=True, known=False)
-        )
+        facts += _cluster_facts(clusters)
     return FactTable(
         noun,
         executions.id,
@@ -95,6 +105,18 @@ def find_facts(
         parent,
         {fact.name: fact for fact in facts},
     )
+
+
+def _cluster_facts(clusters: Clusters) -> list[Fact]:
+    number, reach = clusters.number, clusters.reach
+    facts = [Fact("cluster", "number", number, valid=number > 0, each=True, known=False)]
+    if len(reach):
+        seen = np.isfinite(reach)
+        facts += [
+            Fact("cluster.place", "number", clusters.place, valid=~np.isnan(reach), asked=False),
+            Fact("cluster.reach", "number", np.where(seen, reach, 0), valid=seen, asked=False),
+        ]
+    return facts
 
 
 def _label_fact(noun: str, labels: Sequence[str], label: Any) -> Fact:
@@ -248,6 +270,7 @@ def _path_facts(paths: PathSet) -> list[Fact]:
                 begins[name],
                 valid=begins[name] >= 0,
                 each=True,
+                known=name in own_roles,
                 subject=name,
             )
             for name in common
@@ -297,7 +320,65 @@ def _rivals(chunk: CriticalPaths, rows: I64, hosts: frozenset[str]) -> list[str]
     return [names[code] for code in chunk.detail[rows].tolist()]
 
 
-def _symbol_facts(vectors: VectorTable) -> list[Fact]:
+def _find_met(vectors: VectorTable) -> dict[str, Bool]:
+    """Return who is on the path of each besides its own thread, of those that most meet."""
+    met: dict[str, Bool] = {}
+    for code, symbol in enumerate(vectors.symbols):
+        if symbol.role:
+            found = vectors.counts[:, code] > 0
+            met[symbol.role] = met[symbol.role] | found if symbol.role in met else found
+    common = sorted(met, key=lambda name: (-int(met[name].sum()), name))
+    return {name: met[name] for name in common}
+
+
+def _meets(met: Mapping[str, Bool]) -> Fact:
+    rows = [np.flatnonzero(found) for found in met.values()]
+    names = np.repeat(np.arange(len(met)), [len(one) for one in rows])
+    return Fact(
+        "meets", "text", names, tuple(met), rows=np.concatenate(rows), known=False, deed=True
+    )
+
+
+def _call_facts(paths: PathSet) -> list[Fact]:
+    """Return how often each system call is made on each path, and with `--files` for what."""
+    n, counts, first = len(paths), Counter[tuple[str, int]](), 0
+    for chunk in paths.paths.chunks():
+        calls = [one.call for one in chunk.details]
+        names: dict[str, int] = {"": 0}
+        code = np.array([names.setdefault(call, len(names)) for call in calls])[chunk.detail]
+        # Of one thread after the other: it is in one call until it runs outside of it.
+        order = np.lexsort((chunk.begin, chunk.tid, chunk.host, chunk.path))
+        outside = np.isin(chunk.state, [int(State.RUN), int(State.RUN_USER)])
+        order = order[(code[order] > 0) | outside[order]]
+        thread = np.stack([chunk.path, chunk.host, chunk.tid, code])[:, order]
+        begun = np.ones(len(order), np.bool_)
+        begun[1:] = (thread[:, 1:] != thread[:, :-1]).any(axis=0)
+        begun &= thread[3] > 0
+        about = np.array([_call_about(one) for one in chunk.stacks] or [""], np.object_)
+        words = list(names)
+        for at in order[begun].tolist():
+            row = int(chunk.path[at]) + first
+            counts[words[code[at]], row] += 1
+            if chunk.stack[at] >= 0 and about[chunk.stack[at]]:
+                counts[about[chunk.stack[at]], row] += 1
+        first += len(chunk)
+    found: dict[str, I64] = {}
+    for (name, row), count in counts.items():
+        found.setdefault(name, np.zeros(n, np.int64))[row] = count
+    most = sorted(found, key=lambda name: (-int((found[name] > 0).sum()), name))
+    return [
+        Fact(f"calls.{name}", "number", found[name], known=False, subject=name, deed=True)
+        for name in sorted(most[: CONDITIONS.calls])
+    ]
+
+
+def _call_about(stack: Stack) -> str:
+    """Return a system call with what it is about, "" for any other place in the code."""
+    name = stack[0].function if len(stack) == 1 else ""
+    return name if re.fullmatch(r"\w+\(.+\)", name) else ""
+
+
+def _symbol_facts(vectors: VectorTable, met: Mapping[str, Bool]) -> list[Fact]:
     most = np.argsort(-vectors.durations.sum(axis=0), kind="stable")[: CONDITIONS.symbols].tolist()
     facts = []
     for code, symbol in enumerate(vectors.symbols):
@@ -307,14 +388,17 @@ def _symbol_facts(vectors: VectorTable) -> list[Fact]:
                 f"count.{symbol.name}",
                 "number",
                 count,
+                valid=met.get(symbol.role),
                 known=False,
                 asked=code in most,
                 subject=symbol.role,
+                deed=True,
             ),
             Fact(
                 f"time.{symbol.name}",
                 "time",
                 time,
+                valid=met.get(symbol.role),
                 family=LATENCY,
                 known=False,
                 asked=code in most,
@@ -369,23 +453,17 @@ def _request_facts(known: RequestFacts, parent: I64, latency: I64) -> list[Fact]
             valid=parent >= 0,
             family=LATENCY,
         ),
-        *_asks(known.asks),
     ]
 
 
-def _asks(asks: Sequence[str]) -> list[Fact]:
+def _count_asked(asks: Sequence[str]) -> dict[str, I64]:
     """Return how often each request asks each other service: of those that most ask."""
     words, codes = _codes(asks)
     counts = [json.loads(word or "{}") for word in words]
     askers: Counter[str] = Counter()
     for count, n in zip(counts, np.bincount(codes, minlength=len(words)).tolist(), strict=True):
         askers.update(dict.fromkeys(count, n))
-    return [
-        Fact(
-            f"asks.{name}",
-            "number",
-            np.array([count.get(name, 0) for count in counts])[codes],
-            subject=name,
-        )
+    return {
+        name: np.array([count.get(name, 0) for count in counts])[codes]
         for name in sorted(sorted(askers, key=lambda name: -askers[name])[: CONDITIONS.asked])
-    ]
+    }

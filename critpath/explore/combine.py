@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from critpath.explore._bits import common_of
 from critpath.explore.conditions import quantiles
-from critpath.explore.shifts import U64, BitPlaces
+from critpath.explore.shifts import U64, BitPlaces, count_common
 from critpath.model import F64, I64, Bool
 from critpath.model.exploration import FEWEST_WITH, Fact, FactTable, Test
 from critpath.schema.parameters.explore import CONDITIONS
@@ -27,6 +27,12 @@ class Candidates:
         Known at the begin; a part of what was selected by.
     bits : uint64 [conditions, words]
     sizes : int64 [conditions]
+    domain : int64 [conditions]
+        Within which executions each is compared: an index into ``domains``.
+    domains : uint64 [domains, words]
+        The first is everything.
+    among : int64 [domains]
+        How many executions are in each.
     rare, left_out : int
         Conditions that too few have, or too few have not; that are more than are looked at.
     """
@@ -36,8 +42,16 @@ class Candidates:
     part: Bool
     bits: U64
     sizes: I64
+    domain: I64
+    domains: U64
+    among: I64
     rare: int
     left_out: int
+
+    @property
+    def others(self) -> I64:
+        """How many executions each is compared with: those of its domain that have it not."""
+        return np.asarray(self.among[self.domain] - self.sizes, np.int64)
 
 
 def find_candidates(
@@ -64,13 +78,19 @@ def find_candidates(
     inverse[rows] = np.arange(len(rows))
     found: list[tuple[int, Fact, str, Any]] = []  # size, fact, operator, value
     rare = 0
+    everyone = np.ones(len(rows), np.bool_)
+    domains, domain_of = {places.pack(everyone).tobytes(): 0}, {}
     for fact in table.facts.values():
-        if fact.asked:
-            for operator, value, size in _values(fact, rows, inverse):
-                if FEWEST_WITH <= size <= len(rows) - FEWEST_WITH:
-                    found.append((size, fact, operator, value))
-                else:
-                    rare += 1
+        if not fact.asked:
+            continue
+        valid = everyone if fact.valid is None else fact.valid[rows]
+        domain_of[fact.name] = domains.setdefault(places.pack(valid).tobytes(), len(domains))
+        for operator, value, size in _values(fact, rows, inverse):
+            if FEWEST_WITH <= size <= int(valid.sum()) - FEWEST_WITH:
+                found.append((size, fact, operator, value))
+            else:
+                rare += 1
+    within = np.frombuffer(b"".join(domains), np.uint64).reshape(len(domains), places.words)
     order = sorted(range(len(found)), key=lambda at: -found[at][0])[: CONDITIONS.most]
     kept = [found[at] for at in sorted(order)]
     bits = np.zeros((len(kept), places.words), np.uint64)
@@ -82,6 +102,9 @@ def find_candidates(
         np.array([f.name in used or f.family in families for _, f, _, _ in kept], np.bool_),
         bits,
         np.array([size for size, *_ in kept], np.int64),
+        np.array([domain_of[fact.name] for _, fact, _, _ in kept], np.int64),
+        within,
+        count_common(within, places, everyone),
         rare,
         len(found) - len(kept),
     )
@@ -135,7 +158,7 @@ def _members(fact: Fact, rows: I64, inverse: I64, operator: str, value: Any) -> 
 
 
 def merge_alike(
-    candidates: Candidates, order: Iterable[int], height: F64, executions: int
+    candidates: Candidates, order: Iterable[int], height: F64
 ) -> list[tuple[int, list[tuple[int, bool]], bool]]:
     """Make one of conditions that the same executions have, or that one's others have.
 
@@ -146,14 +169,13 @@ def merge_alike(
         From the largest difference to the smallest.
     height : float64 [conditions]
         The standardised difference of each.
-    executions : int
 
     Returns
     -------
     list of (condition, also, known)
         ``also`` has the others of its kind, True where they hold for all the others; ``known`` if
-        any of them is.  What is shown of a kind is what is more frequent in the selection and
-        known at the begin, before what is less so.
+        any of them is.  What is shown of a kind is known at the begin, if any of it is, and then
+        what is more frequent in the selection.
     """
     kinds: list[tuple[int, list[tuple[int, bool]]]] = []
     for at in order:
@@ -161,8 +183,10 @@ def merge_alike(
             both = common_of(candidates.bits, first, at)
             mine, theirs = int(candidates.sizes[at]), int(candidates.sizes[first])
             either = mine + theirs - both
+            domain = int(candidates.domain[at])
+            all_of = int(candidates.among[domain if domain == candidates.domain[first] else 0])
             # With the complement of the second: theirs without both, and all but what only it has.
-            without, beside = theirs - both, executions - (mine - both)
+            without, beside = theirs - both, all_of - (mine - both)
             if both >= CONDITIONS.alike * either or without >= CONDITIONS.alike * beside:
                 also.append((at, without >= CONDITIONS.alike * beside))
                 break
@@ -174,38 +198,48 @@ def merge_alike(
         known = any(candidates.known[at] for at, _ in members)
 
         def rank(member: tuple[int, bool]) -> tuple[bool, bool]:
-            return bool(height[member[0]] > 0), bool(candidates.known[member[0]])
+            return bool(candidates.known[member[0]]), bool(height[member[0]] > 0)
 
-        shown = max(members, key=rank) if any(height[at] > 0 for at, _ in members) else members[0]
+        shown = max(members, key=rank)
         others = [(at, other != shown[1]) for at, other in members if at != shown[0]]
         result.append((shown[0], others, known))
     return result
 
 
-def pair_best(
-    candidates: Candidates, order: list[int], places: BitPlaces, executions: int
-) -> Candidates:
-    """Return any two of some conditions together, where enough executions have both."""
-    tests: list[tuple[Test, ...]] = []
-    known: list[bool] = []
-    bits: list[U64] = []
-    sizes: list[int] = []
+def pair_best(candidates: Candidates, order: list[int], places: BitPlaces) -> Candidates:
+    """Add any two of some conditions together, where enough executions have both.
+
+    They are compared within what both are compared within.
+    """
+    tests, known = [*candidates.tests], [candidates.known]
+    bits, sizes, domain = [candidates.bits], [*candidates.sizes], [*candidates.domain]
+    domains, among = [*candidates.domains], [*candidates.among]
+    place: dict[tuple[int, int], int] = {}
     for i, first in enumerate(order):
         for second in order[:i]:
-            both = candidates.bits[first] & candidates.bits[second]
-            size = common_of(candidates.bits, first, second)
-            if not FEWEST_WITH <= size <= executions - FEWEST_WITH:
+            low, high = sorted((int(candidates.domain[first]), int(candidates.domain[second])))
+            if low in {0, high}:
+                place[low, high] = high
+            elif (low, high) not in place:
+                place[low, high] = len(domains)
+                domains.append(candidates.domains[low] & candidates.domains[high])
+                among.append(common_of(candidates.domains, low, high))
+            size, all_of = common_of(candidates.bits, first, second), among[place[low, high]]
+            if not FEWEST_WITH <= size <= all_of - FEWEST_WITH:
                 continue
             tests.append((*candidates.tests[second], *candidates.tests[first]))
-            known.append(bool(candidates.known[first] and candidates.known[second]))
-            bits.append(both)
+            known.append(candidates.known[[first]] & candidates.known[[second]])
+            bits.append(candidates.bits[[first]] & candidates.bits[[second]])
             sizes.append(size)
-    return Candidates(
-        tuple(tests),
-        np.array(known, np.bool_),
-        np.zeros(len(tests), np.bool_),
-        np.array(bits, np.uint64).reshape(len(tests), places.words),
-        np.array(sizes, np.int64),
-        0,
-        0,
+            domain.append(place[low, high])
+    return replace(
+        candidates,
+        tests=tuple(tests),
+        known=np.concatenate(known),
+        part=np.pad(candidates.part, (0, len(tests) - len(candidates.part))),
+        bits=np.concatenate(bits),
+        sizes=np.array(sizes, np.int64),
+        domain=np.array(domain, np.int64),
+        domains=np.array(domains, np.uint64).reshape(len(domains), places.words),
+        among=np.array(among, np.int64),
     )

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from critpath.cluster import cluster, distinct, rows_of
+from critpath.explore.clusters import Clusters, find_clusters, tell_apart
 from critpath.explore.columns import find_facts
 from critpath.explore.ranking import SLOWEST, ask, take_steps
 from critpath.model.exploration import FEWEST, Exploration
-from critpath.schema.parameters.explore import CONDITIONS
 from critpath.text.exploring import labels_left_out, quoted_text
 from critpath.vectors import tables_of
 
 if TYPE_CHECKING:
-    from critpath.model import I64, PathSet, VectorTable
+    from critpath.model import I64, PathSet
     from critpath.model.exploration import FactTable, Question
 
-# technical: different executions of a label; their distances are computed
-LARGEST_CLUSTERED: Final = 4_000
 MOST_LABELS: Final = 10  # technical: asked about unasked, those of most time
 SAMPLE: Final = "set == 'sample'"  # of a comparison, who is looked at unasked
 
@@ -78,32 +76,12 @@ def facts_of(
         Types that are known already, from 1; then nothing is said of what is on the paths.
     """
     if clusters is not None:
-        return find_facts(paths, None, clusters, normal=normal)
+        return find_facts(paths, None, Clusters(clusters), normal=normal)
     [table] = tables_of([paths])
     known = paths.executions.requests
     labels = paths.executions.label if known is None else known.service
-    return find_facts(paths, table, find_clusters(table, labels), normal=normal)
-
-
-def find_clusters(table: VectorTable, labels: Sequence[str]) -> I64:
-    """Return the type of every execution within its label, from 1; 0 where there is none.
-
-    They are numbered by size within a label, and through all labels.
-    """
-    result = np.zeros(len(table), np.int64)
-    first = 0
-    for label in sorted(set(labels)):
-        rows = np.flatnonzero([one == label for one in labels]).astype(np.int64)
-        if len(rows) < CONDITIONS.fewest_clustered:
-            continue
-        mine = rows_of(table, rows)
-        if len(distinct(mine.structure).row) > LARGEST_CLUSTERED:
-            continue
-        found = cluster(mine, min_cluster_fraction=CONDITIONS.subtype)
-        if found.size > 1:
-            result[rows] = found.labels + 1 + first
-            first += found.size
-    return result
+    known_of = find_facts(paths, table, find_clusters(table, labels), normal=normal)
+    return replace(known_of, telling=tell_apart(known_of))
 
 
 def _slowest_of_each(

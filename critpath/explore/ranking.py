@@ -70,12 +70,13 @@ def log_ratio(one: ShareEntry, other: ShareEntry) -> tuple[float, float, float]:
     return ratio, ratio * math.exp(-wide), ratio * math.exp(wide)
 
 
-def heights(found: I64, sizes: I64, executions: int, chosen: int) -> F64:
-    """Return the standardised difference of every condition."""
-    share = chosen / executions
-    spread = share * (1 - share) * (1 / sizes + 1 / (executions - sizes))
-    difference = found / sizes - (chosen - found) / (executions - sizes)
-    return np.asarray(difference / np.sqrt(np.maximum(spread, 1e-300)), np.float64)
+def heights(found: I64, candidates: Candidates, chosen: I64) -> F64:
+    """Return the standardised difference of every condition; ``chosen``: of every domain."""
+    share = (chosen / np.maximum(candidates.among, 1))[candidates.domain]
+    sizes, others = candidates.sizes, candidates.others
+    spread = share * (1 - share) * (1 / sizes + 1 / others)
+    difference = found / sizes - (chosen[candidates.domain] - found) / others
+    return np.where(spread > 0, difference / np.sqrt(np.maximum(spread, 1e-300)), 0.0)
 
 
 def ask(
@@ -112,7 +113,8 @@ def ask(
     candidates = find_candidates(table, rows, places, used, families)
     mine = selected[rows]
     found = count_common(candidates.bits, places, mine)
-    height = heights(found, candidates.sizes, n, chosen)
+    of_domains = count_common(candidates.domains, places, mine)
+    height = heights(found, candidates, of_domains)
     judged = np.flatnonzero(~candidates.part)
     enough = n >= FEWEST and FEWEST_SELECTED <= chosen <= n - FEWEST_SELECTED
     shifts, exact, largest = 0, False, np.zeros(0)
@@ -120,12 +122,14 @@ def ask(
         largest, exact = judge(
             np.ascontiguousarray(candidates.bits[judged]),
             candidates.sizes[judged],
+            candidates.domain[judged],
+            candidates.domains,
             places,
             mine,
             pairs=depth > 1,
         )
         shifts = len(largest) + 1
-    ranked, looked = _rank(table, candidates, judged, height, found, places, mine, depth, largest)
+    ranked, looked = _rank(table, candidates, judged, places, mine, depth, largest)
     parts = sorted(np.flatnonzero(candidates.part).tolist(), key=lambda at: -height[at])
     question = Question(
         given=[StepEntry(step, left) for step, left in steps],
@@ -137,7 +141,7 @@ def ask(
         answer="few" if not enough else "found" if any(o.sure for o in ranked) else "nothing",
         ranked=ranked,
         parts=tuple(
-            _make_ranked(table, candidates, at, (found, n, chosen, height), None, known=False)
+            _make_ranked(table, candidates, at, (found, of_domains, height), None, known=False)
             for at in parts
         ),
         sentences=[],
@@ -206,31 +210,24 @@ def _rank(
     table: FactTable,
     candidates: Candidates,
     judged: I64,
-    height: F64,
-    found: I64,
     places: BitPlaces,
     selected: Bool,
     depth: int,
     largest: F64,
 ) -> tuple[tuple[Ranked, ...], int]:
     """Return conditions by their difference, of those that say the same one; and how many."""
-    n, chosen = len(selected), int(selected.sum())
+
+    def count(of: Candidates) -> tuple[I64, I64, F64]:
+        found = count_common(of.bits, places, selected)
+        chosen = count_common(of.domains, places, selected)
+        return found, chosen, heights(found, of, chosen)
+
+    found, chosen, height = count(candidates)
     order = sorted(judged.tolist(), key=lambda at: -abs(height[at]))
     if depth > 1:
-        pairs = pair_best(candidates, order[: CONDITIONS.best], places, n)
         base = len(candidates.tests)
-        of_pairs = count_common(pairs.bits, places, selected)
-        candidates = Candidates(
-            candidates.tests + pairs.tests,
-            np.concatenate([candidates.known, pairs.known]),
-            np.concatenate([candidates.part, pairs.part]),
-            np.concatenate([candidates.bits, pairs.bits]),
-            np.concatenate([candidates.sizes, pairs.sizes]),
-            candidates.rare,
-            candidates.left_out,
-        )
-        found = np.concatenate([found, of_pairs])
-        height = np.concatenate([height, heights(of_pairs, pairs.sizes, n, chosen)])
+        candidates = pair_best(candidates, order[: CONDITIONS.best], places)
+        found, chosen, height = count(candidates)
         single = {candidates.tests[at][0]: abs(height[at]) for at in order}
         # Two together say something where they differ more than either alone.
         more = [
@@ -239,7 +236,7 @@ def _rank(
             if abs(height[at]) > max(single[test] for test in candidates.tests[at]) + 1e-9
         ]
         order = sorted(order + more, key=lambda at: -abs(height[at]))
-    kinds = merge_alike(candidates, order, height, n)
+    kinds = merge_alike(candidates, order, height)
     result = []
     for at, also, known in kinds:
         p = None
@@ -248,7 +245,7 @@ def _rank(
         others = tuple((candidates.tests[one], other) for one, other in also)
         result.append(
             _make_ranked(
-                table, candidates, at, (found, n, chosen, height), p, known=known, also=others
+                table, candidates, at, (found, chosen, height), p, known=known, also=others
             )
         )
     result.sort(key=lambda one: -abs(one.z))
@@ -259,15 +256,16 @@ def _make_ranked(
     table: FactTable,
     candidates: Candidates,
     at: int,
-    counted: tuple[I64, int, int, F64],
+    counted: tuple[I64, I64, F64],
     p: float | None,
     *,
     known: bool,
     also: tuple[tuple[tuple[Test, ...], bool], ...] = (),
 ) -> Ranked:
-    found, n, chosen, height = counted
+    found, of_domains, height = counted
     size, count = int(candidates.sizes[at]), int(found[at])
-    having, without = wilson(count, size), wilson(chosen - count, n - size)
+    chosen = int(of_domains[candidates.domain[at]])
+    having, without = wilson(count, size), wilson(chosen - count, int(candidates.others[at]))
     tests, facts = candidates.tests[at], table.facts
     difference, *around = newcombe(having, without)
     ratio, *about = log_ratio(having, without)

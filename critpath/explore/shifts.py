@@ -83,7 +83,14 @@ def shifts_of(lengths: I64) -> tuple[I64, bool]:
 
 
 def judge(
-    bits: U64, sizes: I64, places: BitPlaces, selected: Bool, *, pairs: bool = False
+    bits: U64,
+    sizes: I64,
+    domain: I64,
+    domains: U64,
+    places: BitPlaces,
+    selected: Bool,
+    *,
+    pairs: bool = False,
 ) -> tuple[F64, bool]:
     """Return the largest standardised difference over all conditions, for every shift.
 
@@ -92,6 +99,9 @@ def judge(
     bits : uint64 [conditions, words]
     sizes : int64 [conditions]
         How many executions have each.
+    domain : int64 [conditions]
+    domains : uint64 [domains, words]
+        Within which executions each is compared.
     places : BitPlaces
     selected : bool [n]
         In the order of the groups.
@@ -104,12 +114,8 @@ def judge(
     exact : bool
     """
     shifts, exact = shifts_of(places.lengths)
-    n, chosen = len(selected), int(selected.sum())
-    share = chosen / n
-    spread = share * (1 - share)
-    scale = np.ascontiguousarray(
-        1.0 / np.sqrt(np.maximum(spread * (1 / sizes + 1 / (n - sizes)), 1e-300))
-    )
+    among = count_common(domains, places, np.ones(len(selected), np.bool_))
+    scale = np.ascontiguousarray(1.0 / np.sqrt(1 / sizes + 1 / (among[domain] - sizes)))
     twice, twice_at = _lay_twice(places, selected)
     largest = np.zeros(len(shifts))
     best = min(CONDITIONS.best, len(bits)) if pairs else 0
@@ -123,13 +129,13 @@ def judge(
             bits,
             sizes,
             scale,
+            domain,
+            domains,
+            among,
             twice,
             twice_at,
             places.words_at,
             np.ascontiguousarray(shifts[rows]),
-            n,
-            chosen,
-            spread,
             best,
             FEWEST_WITH,
             known,

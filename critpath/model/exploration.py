@@ -39,7 +39,8 @@ class Fact:
     words : tuple of str
         What the codes of a text mean.
     valid : bool array or None
-        Where there is a value; None for everywhere.
+        Where there is a value; None for everywhere.  A condition on it is compared within these:
+        what gunicorn did says nothing of executions that never met gunicorn.
     rows : int64 array or None
         The execution of every value, where one may have several or none.
     each : bool
@@ -50,6 +51,8 @@ class Fact:
         Facts of one family are parts of each other.
     subject : str
         The name that its words are about: of ``cpu@gunicorn`` it is ``gunicorn``.
+    deed : bool
+        It is something that executions do, by which types are told apart.
     asked : bool
         Whether conditions on it are looked at without anybody's asking for them.
     """
@@ -64,6 +67,7 @@ class Fact:
     known: bool = True
     family: str = ""
     subject: str = ""
+    deed: bool = False
     asked: bool = True
 
     def __post_init__(self) -> None:
@@ -91,6 +95,8 @@ class FactTable(Table):
         The execution whose sub-request it is, -1 for none.
     facts : mapping of str to Fact
         By name.
+    telling : mapping of int to Test
+        Of a type, the field ``cluster``: what tells it from the others of its label.
     """
 
     noun: str
@@ -103,6 +109,7 @@ class FactTable(Table):
     labels: tuple[str, ...]
     parent: I64
     facts: Mapping[str, Fact]
+    telling: Mapping[int, Test] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         freeze_columns(self, len(self.id))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from critpath.executions import EVERY_MARKER
 from critpath.model.requests import MARKERS
 from critpath.read import CALL_EVENTS, SOCKET_EVENTS
 from critpath.requests.find import (
@@ -14,7 +15,12 @@ from critpath.requests.find import (
     list_ways,
     require_sockets,
 )
-from critpath.requests.slices import find_slices, require_markers, sketch_slices
+from critpath.requests.slices import (
+    find_slices,
+    list_markers,
+    require_markers,
+    sketch_slices,
+)
 from critpath.schema.ways import SOCKETS
 
 if TYPE_CHECKING:
@@ -53,8 +59,10 @@ class Asked:
             self.way = require_sockets(recording)
             self.wanted = (*SOCKET_EVENTS, *(CALL_EVENTS if self.way != SOCKETS else ()))
         if specification.kind == "slices":
-            require_markers(recording, specification.slices.marker)
-            self.wanted = SOCKET_EVENTS if specification.slices.marker == "unix" else ()
+            if specification.slices.marker != EVERY_MARKER:
+                require_markers(recording, specification.slices.marker)
+            by_socket = specification.slices.marker in {"unix", EVERY_MARKER}
+            self.wanted = SOCKET_EVENTS if by_socket else ()
 
     def find_other_way(self, replayed: ReplayedRecording) -> str:
         """Return the way by system calls, where the kernel hid which socket is which; else ""."""
@@ -63,6 +71,8 @@ class Asked:
     def find(self, replayed: ReplayedRecording) -> tuple[Executions, Events, Pieces | None]:
         """Find what is asked for: see `find_requests`."""
         specification, recording = self._of
+        if specification.slices.marker == EVERY_MARKER:
+            list_markers(replayed, *self._of)
         if specification.kind == "slices":
             if MARKERS[specification.slices.marker].profile != "minimal":
                 replayed = leave_out_layers(replayed)

@@ -206,10 +206,11 @@ def _choose_executions(
     strings = found.requests.strings
     services = [strings[code] for code in found.requests.service.tolist()]
     if specification.requests.listing:
-        raise ServicesAskedError(
+        raise ListAskedError(
             f"the services of this recording: {_name_services(services)}",
             "choose with requests:port=N; critpath path TRACE --execution 'requests:?' has figures",
             list_services(found),
+            "requests",
         )
     chosen = np.flatnonzero(_choose(found, replayed.events, specification))
     if not len(chosen) and services:
@@ -652,44 +653,47 @@ def _name_connections(found: FoundTurns) -> dict[int, str]:
     return names
 
 
-class ServicesAskedError(UsageError):
-    """What ``requests:?`` asks for; ``critpath path`` shows it, elsewhere it is no execution."""
+class ListAskedError(UsageError):
+    """What ``requests:?`` and ``slices:?`` ask for; ``critpath path`` shows it.
 
-    def __init__(self, what: str, do: str, rows: Sequence[ServiceRow]) -> None:
+    Elsewhere it is no execution.
+    """
+
+    def __init__(self, what: str, do: str, rows: Sequence[ListedRow], noun: str) -> None:
         super().__init__(what, do)
-        self.rows = rows
+        self.rows, self.noun = rows, noun
 
-    def __reduce__(self) -> tuple[type[ServicesAskedError], tuple[object, ...]]:
+    def __reduce__(self) -> tuple[type[ListAskedError], tuple[object, ...]]:
         """Go from one process to another."""
-        return ServicesAskedError, (self.what, self.do, self.rows)
+        return ListAskedError, (self.what, self.do, self.rows, self.noun)
 
 
 @dataclass(frozen=True)
-class ServiceRow:
-    """A service of a recording: what ``requests:?`` lists.
+class ListedRow:
+    """A service or a marker of slices: what ``requests:?`` and ``slices:?`` list.
 
     Attributes
     ----------
-    service : str
-    requests, incomplete : int
+    name : str
+    count, incomplete : int
     median_ns, slow_ns : int
         The middle one, and what 99 % do not exceed.
     threads : int
-        Threads that answered.
-    certainty : str
-        How sure begins and ends are: of most of them.
+        Threads that answered, or have slices.
+    remark : str
+        Of requests how sure begins and ends are, of most of them; of slices whose most are.
     """
 
-    service: str
-    requests: int
+    name: str
+    count: int
     incomplete: int
     median_ns: int
     slow_ns: int
     threads: int
-    certainty: str
+    remark: str
 
 
-def list_services(found: FoundTurns) -> list[ServiceRow]:
+def list_services(found: FoundTurns) -> list[ListedRow]:
     """Return the services of a recording, those with most requests first."""
     requests = found.requests
     lasting = requests.end_ns - requests.begin_ns
@@ -701,7 +705,7 @@ def list_services(found: FoundTurns) -> list[ServiceRow]:
         endpoints = np.unique(requests.endpoint[mine])
         sure = Counter(requests.boundary[mine].tolist()).most_common(1)[0][0]
         rows.append(
-            ServiceRow(
+            ListedRow(
                 requests.strings[code],
                 int(mine.sum()),
                 int(found.counts[endpoints, 0].sum()),
@@ -711,4 +715,4 @@ def list_services(found: FoundTurns) -> list[ServiceRow]:
                 Certainty(sure).name.lower(),
             )
         )
-    return sorted(rows, key=lambda row: -row.requests)
+    return sorted(rows, key=lambda row: -row.count)

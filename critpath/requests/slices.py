@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from critpath.model import (
 )
 from critpath.model.requests import MARKERS
 from critpath.requests.endpoints import EndpointColumn
-from critpath.requests.find import leave_out_layers
+from critpath.requests.find import ListAskedError, ListedRow, leave_out_layers
 from critpath.requests.implicit import Calls, ImplicitSlices
 from critpath.requests.implicit import find_slices as cut_slices
 from critpath.requests.stretches import Stretches, part_workers
@@ -88,6 +88,41 @@ def find_slices(
 ) -> Executions:
     """Find the slices that a specification asks for."""
     return _choose_slices(replayed, specification, manifest)[1]
+
+
+def list_markers(
+    replayed: ReplayedRecording, specification: Specification, recording: Recording
+) -> NoReturn:
+    """Say how many slices each marker finds in a recording: what ``slices:?`` asks for."""
+    rows = []
+    for marker in MARKERS:
+        asked = replace(specification, slices=replace(specification.slices, marker=marker))
+        try:
+            require_markers(recording, marker)
+        except UnreadableError:
+            continue
+        found = find_slices(
+            replayed if MARKERS[marker].profile == "minimal" else leave_out_layers(replayed),
+            *(asked, recording.manifest),
+        )
+        lasting = found.duration
+        if len(found):
+            name, most = Counter(map(role_name, found.comm)).most_common(1)[0]
+            rows.append(
+                ListedRow(
+                    *(marker, len(found), found.incomplete),
+                    *(int(np.quantile(lasting, 0.5)), int(np.quantile(lasting, 0.99))),  # technical
+                    len(set(_pairs(found.host, found.tid))),
+                    f"{name} ({most:,})",
+                )
+            )
+    rows.sort(key=lambda row: -row.count)
+    kinds = ", ".join(f"{row.name} ({row.count:,})" for row in rows)
+    raise ListAskedError(
+        f"the markers of slices with how many there are: {kinds or 'none'}",
+        "choose one with slices:MARKER; critpath path TRACE --execution 'slices:?' has figures",
+        *(rows, "slices"),
+    )
 
 
 def _choose_slices(

@@ -54,6 +54,8 @@ _PHRASES: Final[dict[str, tuple[str, str]]] = {
     "recording": ("recording `{v}`", "are of recording `{v}`"),
     "set": ("{v} set", "are of the {v} set"),
     "hour": ("begun in hour {v} (UTC)", "began in hour {v} (UTC)"),
+    "meets": ("met `{v}`", "met `{v}`"),
+    "calls.": ("calls `{s}` {v} times or more", "call `{s}` {v} times or more"),
     "asks.": ("asks `{s}` {v} times or more", "ask `{s}` {v} times or more"),
     "latency": ("latency {v} or more", "take {v} or more"),
     "true": ("true latency {v} or more", "take {v} or more themselves"),
@@ -81,12 +83,16 @@ WORDS: Final[dict[str, str]] = {
     "few": "{m} of {n} {who}{noun} selected: too few to judge",
     "nothing": "The {m} {which} {who}{noun} have nothing in common that chance would not show",
     "counting": "{m} of {n} {who}{noun}: {what}",
-    "why": "Of the {n1} with it {p1} {take}, of the {n0} without it {p0}: {r} times as often "
-    "(95 % interval {lo} to {hi}).",
-    "why.less": "Of the {n1} with it {p1} {take}, of the {n0} without it {p0}: {r} times less "
+    "asked": "selected: {m} of {n} with {what}",
+    "asked of": "selected: {m} with {what} of the {n} with {among}",
+    "why": "Of the {n1} with it {p1} {take}, of the {n0} without it{among} {p0}: {r} times as "
     "often (95 % interval {lo} to {hi}).",
-    "why.never": "Of the {n1} with it {p1} {take}, of the {n0} without it none: at least {lo} "
-    "times as often.",
+    "why.less": "Of the {n1} with it {p1} {take}, of the {n0} without it{among} {p0}: {r} times "
+    "less often (95 % interval {lo} to {hi}).",
+    "why.never": "Of the {n1} with it {p1} {take}, of the {n0} without it{among} none: at least "
+    "{lo} times as often.",
+    "among": " that met `{s}`",
+    "among.known": " of which that is known",
     "why.few": "Shares are shown; chance is judged from {fewest} {noun} with {least} selected.",
     "why.counting": "Shares are below; chance is being judged.",
     "why.nothing": "{k} conditions were looked at. The largest difference, {condition}, is as "
@@ -113,10 +119,8 @@ WORDS: Final[dict[str, str]] = {
     "no difference": "{k} no difference shown",
     "rare": "{k} too rare (fewer than {least})",
     "left out": "{k} not looked at",
-    "note.exact": "p: over all {k} conditions together, all {shifts} circular shifts of the "
-    "selection along time.",
-    "note": "p: over all {k} conditions together, {shifts} circular shifts of the selection along "
-    "time.",
+    "note": "p: how often chance shows so large a difference in any of these {k} conditions, with "
+    "all that happened at a time kept together.",
     "note.few": "Fewer than {fewest} {noun}, or fewer than {least} selected: shares only, chance "
     "is not judged.",
     "note.often": "This is step {k}: who asks often finds something by chance.",
@@ -223,6 +227,11 @@ def condition_text(tests: Sequence[Test], facts: Mapping[str, Fact]) -> str:
     return shown[0] if len(shown) == 1 else say("and", one=shown[0], other=shown[1])
 
 
+def describe_clusters(table: FactTable) -> dict[int, str]:
+    """Return what tells each type from the others, as people say it."""
+    return {number: condition_text([test], table.facts) for number, test in table.telling.items()}
+
+
 def command_of(test: Test, facts: Mapping[str, Fact]) -> str:
     """Return a condition as ``--given`` takes it."""
     fact = facts[test.field]
@@ -315,7 +324,7 @@ def describe_question(question: Question, table: FactTable) -> tuple[str, str, s
     )
     bound = question.bound
     take = say("are selected") if bound is None else say("take", x=format_ns(bound))
-    return say("chip.found"), sentence[0].upper() + sentence[1:], _why(best, take)
+    return say("chip.found"), sentence[0].upper() + sentence[1:], _why(best, take, table)
 
 
 def _nothing(question: Question) -> str:
@@ -330,7 +339,7 @@ def _nothing(question: Question) -> str:
     )
 
 
-def _why(best: Ranked, take: str) -> str:
+def _why(best: Ranked, take: str, table: FactTable) -> str:
     ratio, (low, high) = best.ratio, best.ratio_interval
     facts: dict[str, object] = {
         "n1": f"{best.having.of:,}",
@@ -338,6 +347,7 @@ def _why(best: Ranked, take: str) -> str:
         "p1": percent(best.having.share),
         "p0": percent(best.without.share),
         "take": take,
+        "among": _among(best, table),
     }
     if best.z < 0:
         less = {"r": figure(1 / ratio), "lo": figure(1 / high), "hi": figure(1 / low)}
@@ -345,6 +355,20 @@ def _why(best: Ranked, take: str) -> str:
     if not best.without.count:
         return say("why.never", **facts, lo=figure(max(1.0, low)))
     return say("why", **facts, r=figure(ratio), lo=figure(low), hi=figure(high))
+
+
+def _among(best: Ranked, table: FactTable) -> str:
+    """Say within which executions a condition is compared, "" for all of them."""
+    some = [fact for fact in (table.facts[test.field] for test in best.tests) if not_all(fact)]
+    if not some:
+        return ""
+    subjects = dict.fromkeys(fact.subject for fact in some if fact.subject)
+    return "".join(say("among", s=name) for name in subjects) or say("among.known")
+
+
+def not_all(fact: Fact) -> bool:
+    """Tell whether some executions have no value, so that they are not compared."""
+    return fact.valid is not None and not bool(fact.valid.all())
 
 
 def times_text(ratio: Sequence[float], *, more: bool, never: bool) -> tuple[str, str]:
@@ -391,8 +415,7 @@ def small_print(question: Question) -> tuple[str, str]:
         say("rare", k=f"{question.rare:,}", least=FEWEST_SELECTED),
         *([say("left out", k=f"{question.left_out:,}")] if question.left_out else []),
     ]
-    name = "note.exact" if question.exact else "note"
-    note = say(name, k=f"{question.looked:,}", shifts=f"{question.shifts:,}")
+    note = say("note", k=f"{question.looked:,}")
     return " · ".join(parts), note
 
 

@@ -12,6 +12,7 @@ from critpath.documents import EXPLORATION_FORMAT, ExplorationDocument
 from critpath.documents.base import narrow, number
 from critpath.documents.exploration import ClusterShare, ConditionEntry, QuestionEntry
 from critpath.model.exploration import Exploration, FactTable
+from critpath.text.exploring import describe_clusters
 
 
 def exploration_document(exploration: Exploration, specification: str) -> ExplorationDocument:
@@ -62,6 +63,7 @@ def _clusters(table: FactTable) -> list[ClusterShare]:
     of = facts["cluster"].values if "cluster" in facts else none
     waits = facts["time.WAIT_CPU"].values if "time.WAIT_CPU" in facts else none
     latency = table.end - table.begin
+    words = describe_clusters(table)
     found = []
     pairs, place = np.unique(np.stack([table.label, of]), axis=1, return_inverse=True)
     for at, (label, cluster) in enumerate(pairs.T.tolist()):
@@ -71,6 +73,7 @@ def _clusters(table: FactTable) -> list[ClusterShare]:
             ClusterShare(
                 label=table.labels[int(label)],
                 cluster=int(cluster),
+                words=words.get(int(cluster), ""),
                 executions=int(mine.sum()),
                 latency=number(float(np.median(latency[mine]))),
                 idle_mean=number(float(idle.mean())),

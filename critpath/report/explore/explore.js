@@ -304,10 +304,21 @@ const orderRows = (within, selected) => {
   return {rows, lengths};
 };
 const CUTS = [0.25, 0.5, 0.75, 0.9];
+// Who has a value: a condition is compared within these.
+const domainOf = (fact, rows) => {
+  const bits = new Int32Array(Math.ceil(rows.length / 32));
+  let size = 0;
+  rows.forEach((row, at) => {
+    if (!fact?.valid || fact.valid[row]) { bits[at >> 5] |= 1 << (at & 31); size++; }
+  });
+  return {bits, size, key: bits.join()};
+};
 const candidatesOf = (rows, used, families) => {
   const inverse = new Int32Array(n).fill(-1);
   rows.forEach((row, at) => { inverse[row] = at; });
   const found = [];
+  const everyone = domainOf(null, rows);
+  const domains = new Map([[everyone.key, everyone]]);
   let rare = 0;
   for (const fact of facts.values()) {
     if (!fact.asked) continue;
@@ -321,12 +332,15 @@ const candidatesOf = (rows, used, families) => {
     }
     if (!values.length) continue;
     const part = used.has(fact.name) || (fact.family !== "" && families.has(fact.family));
+    const own = fact.valid ? domainOf(fact, rows) : everyone;
+    if (!domains.has(own.key)) domains.set(own.key, own);
+    const domain = domains.get(own.key);
     const add = (value, members) => {
       const size = members.length;
-      if (size < LEAST || size > rows.length - LEAST) { rare++; return; }
+      if (size < LEAST || size > domain.size - LEAST) { rare++; return; }
       const bits = new Int32Array(Math.ceil(rows.length / 32));
       for (const place of members) bits[place >> 5] |= 1 << (place & 31);
-      found.push({fact, value, size, bits, part, known: fact.known});
+      found.push({fact, value, size, bits, part, domain, known: fact.known});
     };
     if (isEach(fact)) {
       const by = new Map();
@@ -347,10 +361,10 @@ const candidatesOf = (rows, used, families) => {
   }
   const order = [...found.keys()].sort((a, b) => found[b].size - found[a].size || a - b);
   const kept = order.slice(0, 400).sort((a, b) => a - b).map((at) => found[at]);
-  return {kept, rare, leftOut: found.length - kept.length};
+  return {kept, rare, leftOut: found.length - kept.length, domains: [...domains.values()]};
 };
 const ALIKE = 0.95;
-const mergeAlike = (order, total) => {
+const mergeAlike = (order, everyone) => {
   const kinds = [];
   for (const candidate of order) {
     let home = null;
@@ -359,7 +373,8 @@ const mergeAlike = (order, total) => {
       const mine = candidate.size;
       const theirs = kind.first.size;
       const without = theirs - both;
-      const beside = total - (mine - both);
+      const among = kind.first.domain === candidate.domain ? candidate.domain.size : everyone;
+      const beside = among - (mine - both);
       const opposite = without >= ALIKE * beside;
       if (both >= ALIKE * (mine + theirs - both) || opposite) {
         kind.members.push([candidate, opposite]);
@@ -371,17 +386,20 @@ const mergeAlike = (order, total) => {
   }
   return kinds.map(({members}) => {
     const known = members.some(([c]) => c.known);
-    let [shown, flipped] = members[0];
-    if (members.some(([c]) => c.z > 0)) {
-      let best = -1;
-      for (const [c, other] of members) {
-        const rank = (c.z > 0 ? 2 : 0) + (c.known ? 1 : 0);
-        if (rank > best) [best, shown, flipped] = [rank, c, other];
-      }
+    let [best, shown, flipped] = [-1];
+    for (const [c, other] of members) {
+      const rank = (c.known ? 2 : 0) + (c.z > 0 ? 1 : 0);
+      if (rank > best) [best, shown, flipped] = [rank, c, other];
     }
     const also = members.filter(([c]) => c !== shown).map(([c, other]) => [c, other !== flipped]);
     return {...shown, isKnown: known, also};
   });
+};
+const heightOf = ({size, domain, scale}, found) => {
+  const share = domain.chosen / domain.size;
+  if (!domain.chosen || share === 1) return 0;
+  const difference = found / size - (domain.chosen - found) / (domain.size - size);
+  return (difference * scale) / Math.sqrt(share * (1 - share));
 };
 const rank = (state) => {
   const within = new Uint8Array(n).fill(1);
@@ -397,25 +415,24 @@ const rank = (state) => {
   const tests = testsOf(state.what);
   const used = new Set(tests.map((test) => test.f));
   const families = new Set(tests.map((test) => facts.get(test.f).family));
-  const {kept, rare, leftOut} = candidatesOf(rows, used, families);
+  const {kept, rare, leftOut, domains} = candidatesOf(rows, used, families);
   const total = rows.length;
   const selected = new Int32Array(Math.ceil(total / 32));
   let count = 0;
   rows.forEach((row, at) => {
     if (chosen[row]) { selected[at >> 5] |= 1 << (at & 31); count++; }
   });
-  const share = count / total;
-  const spread = share * (1 - share);
+  for (const domain of domains) domain.chosen = common(domain.bits, selected);
   for (const one of kept) {
     const a = common(one.bits, selected);
     const n1 = one.size;
-    const n0 = total - n1;
-    const inverse = 1 / Math.sqrt(Math.max(spread * (1 / n1 + 1 / n0), 1e-300));
-    one.scale = inverse;
-    one.z = (a / n1 - (count - a) / n0) / Math.sqrt(Math.max(spread * (1 / n1 + 1 / n0), 1e-300));
+    const n0 = one.domain.size - n1;
+    const rest = one.domain.chosen - a;
+    one.scale = 1 / Math.sqrt(1 / n1 + 1 / n0);
+    one.z = heightOf(one, a);
     one.having = wilson(a, n1);
-    one.without = wilson(count - a, n0);
-    one.ratio = logRatio(a, n1, count - a, n0);
+    one.without = wilson(rest, n0);
+    one.ratio = logRatio(a, n1, rest, n0);
     one.p = null;
   }
   const judged = kept.filter((one) => !one.part);
@@ -427,7 +444,7 @@ const rank = (state) => {
   const enough = total >= FEWEST && count >= LEAST && count <= total - LEAST;
   return {
     within, chosen, steps, rows, lengths, ranked, part, judged, rare, leftOut, total, count, bound,
-    enough, shifts: 0, exact: false,
+    domains, enough, shifts: 0,
   };
 };
 // Largest differences under circular shifts: as explore/shifts.py.
@@ -435,17 +452,17 @@ const STEP = 0.6180339887498949;
 const shiftsOf = (lengths) => {
   const [first] = lengths;
   if (lengths.length === 1 && first - 1 <= 999) {
-    return {shifts: Array.from({length: first - 1}, (_, at) => [at + 1]), exact: true};
+    return Array.from({length: first - 1}, (_, at) => [at + 1]);
   }
   const shares = Array.from({length: 999}, (_, at) => ((at + 1) * STEP) % 1);
   if (lengths.length === 1) {
-    return {shifts: shares.map((u) => [1 + Math.floor(u * (first - 1))]), exact: false};
+    return shares.map((u) => [1 + Math.floor(u * (first - 1))]);
   }
-  return {shifts: shares.map((u) => lengths.map((length) => Math.floor(u * length))), exact: false};
+  return shares.map((u) => lengths.map((length) => Math.floor(u * length)));
 };
 function* judge(found) {
-  const {shifts, exact: isExact} = shiftsOf(found.lengths);
-  const {judged, total, count} = found;
+  const shifts = shiftsOf(found.lengths);
+  const {judged, total, domains} = found;
   const places = [];
   let first = 0;
   found.lengths.forEach((length, group) => {
@@ -463,9 +480,9 @@ function* judge(found) {
       turned[place >> 5] |= 1 << (place & 31);
     }
     let most = 0;
+    for (const domain of domains) domain.chosen = common(domain.bits, turned);
     for (const one of judged) {
-      const a = common(one.bits, turned);
-      const height = Math.abs(a / one.size - (count - a) / (total - one.size)) * one.scale;
+      const height = Math.abs(heightOf(one, common(one.bits, turned)));
       if (height > most) most = height;
     }
     largest[s] = most;
@@ -476,7 +493,6 @@ function* judge(found) {
     one.p = (1 + largest.reduce((sum, x) => sum + (x >= bound ? 1 : 0), 0)) / (shifts.length + 1);
   }
   found.shifts = shifts.length + 1;
-  found.exact = isExact;
 }
 
 // Elements: text is set, markup never.
@@ -736,7 +752,31 @@ const typicalOf = (rows) => {
   }
   return parts.join(", ");
 };
+// Executions label by label in the order in which OPTICS visits them: a valley is a cluster.
+const drawReach = () => {
+  const [place, reach, type] = ["cluster.place", "cluster.reach", "cluster"].map((name) => facts.get(name));
+  const has = (fact, row) => fact && (!fact.valid || fact.valid[row]);
+  const rows = found.rows.filter((row) => has(place, row));
+  one("#v3").toggleAttribute("hidden", !rows.length);
+  rows.sort((a, b) => label[a] - label[b] || place.values[a] - place.values[b]);
+  const height = (row) => (has(reach, row) ? reach.values[row] : NaN);
+  const tallest = rows.reduce((most, row) => (height(row) > most ? height(row) : most), 0) || 1;
+  // Neighbours in one pixel's width share a bar: the tallest, and selected if most of them are.
+  const each = Math.max(1, Math.ceil(rows.length / 300));
+  const bars = [];
+  for (let at = 0; at < rows.length; at += each) {
+    const some = rows.slice(at, at + each);
+    const tall = some.reduce((most, row) => Math.max(most, Number.isNaN(height(row)) ? tallest : height(row)), 0);
+    const on = some.filter((row) => found.chosen[row]).length * 2 >= some.length;
+    const kind = has(type, some[0]) ? `t w${type.values[some[0]] % 7}` : "t none";
+    const [x, width, share] = [(100 * at) / rows.length, (100 * some.length) / rows.length, (90 * tall) / tallest];
+    bars.push(draw("rect", {class: kind, x: two(x), width: two(width), y: two(96 - share), height: two(share)}));
+    if (on) bars.push(draw("rect", {class: "on", x: two(x), width: two(width), y: "96%", height: "4%"}));
+  }
+  one("#v3").replaceChildren(...bars);
+};
 const drawClusters = () => {
+  drawReach();
   const fact = facts.get("cluster");
   const by = new Map();
   for (const row of found.rows) {
@@ -762,7 +802,9 @@ const drawClusters = () => {
     const row = make("tr", cluster.n >= 10 && cluster.share > 0.2 ? {class: "chg"} : {});
     const name = cluster.number === 0 ? say("cluster.rest")
       : make("button", {class: "lk", type: "button", "data-cluster": cluster.number}, String(cluster.number));
-    row.append(make("th", {scope: "row"}, name, " ", make("span", {}, typicalOf(cluster.rows))));
+    const told = data.types[cluster.number];
+    row.append(make("th", {scope: "row"}, name, " ",
+      make("span", {}, ...(told ? rich(told) : [typicalOf(cluster.rows)]))));
     cell(row, thousands(cluster.n));
     cell(row, formatTime(cluster.med));
     if (own) cell(row, formatTime(cluster.tr)).classList.add("opt");
@@ -854,7 +896,7 @@ const drawList = () => {
   one("#more").hidden = !(done && (left > 0 || every));
   one("#more").textContent = every ? "Show fewer" : "Show all";
   const note = !found.enough ? say("note.few", {fewest: FEWEST, least: LEAST, noun: "of them"})
-    : done ? say(found.exact ? "note.exact" : "note", {k: thousands(found.judged.length), shifts: thousands(found.shifts)}) : "";
+    : done ? say("note", {k: thousands(found.judged.length)}) : "";
   const often = done && history_.length >= 10 ? ` ${say("note.often", {k: history_.length})}` : "";
   one("#pnote").textContent = note + often;
   one("#part-head").textContent = say(Number.isNaN(found.bound) ? "part.other" : "part");
@@ -865,6 +907,10 @@ const drawList = () => {
 const bestOf = () => {
   const findings = found.ranked.filter(isFinding).sort((a, b) => b.isKnown - a.isKnown);
   return findings.find((x) => x.z > 0) ?? findings[0];
+};
+const amongOf = (fact) => {
+  if (!fact.valid?.some((known) => !known)) return "";
+  return fact.subject ? say("among", {s: fact.subject}) : say("among.known");
 };
 const answer = () => {
   const labels = new Set(found.rows.map((row) => label[row]));
@@ -894,6 +940,7 @@ const answer = () => {
   const take = slow ? say("take", {x: formatTime(found.bound)}) : say("are selected");
   const figures = {
     n1: thousands(having.of), n0: thousands(without.of), p1: percent(having.share), p0: percent(without.share), take,
+    among: amongOf(fact),
   };
   const [ratio, low, high] = best.ratio;
   const never = !without.count;

@@ -48,6 +48,7 @@ from critpath.report.html.page import assemble_page, read_asset, script_of
 from critpath.text.exploring import (
     WORDS,
     condition_text,
+    describe_clusters,
     describe_question,
     figure,
     phrases_of,
@@ -372,6 +373,8 @@ def _clusters(table: FactTable) -> str:
     return (
         f'<section class="panel drawn" id="view-3" tabindex="-1">'
         f"{_head('Clusters', 'by what happened on the way')}"
+        '<svg class="plot reach" id="v3" role="img" aria-label="Reachability: executions in the '
+        'order in which OPTICS visits them; a valley is a cluster"></svg>'
         f'<table class="t3"><thead><tr>{heads}<th scope=col class=n colspan=2>'
         '<button class="so" type="button" data-o="sh">selected</button></th></tr></thead>'
         f'<tbody id="t3"></tbody></table></section>'
@@ -427,6 +430,12 @@ def _foot() -> str:
 # Data for the script: columns instead of rows, numbers in as few bytes as they fit in.
 
 
+# What views show, whether conditions on it are looked at or not.
+_ALWAYS: Final = (
+    *("cluster.place", "cluster.reach", "set", "trace_id", "boundary", "attribution"),
+)
+
+
 def page_data(
     table: FactTable, question: Question, rows: I64, sketches: Mapping[int, Sketch]
 ) -> dict[str, Any]:
@@ -435,9 +444,7 @@ def page_data(
     place[rows] = np.arange(len(rows))
     letters = sum(len(table.id[row]) for row in rows.tolist())
     begin = table.facts["begin"].values[rows]
-    wanted = {*AXES, "set", "trace_id", "boundary", "attribution"}.union(
-        *map(_fields, (*question.steps, question.asked))
-    )
+    wanted = {*AXES, *_ALWAYS}.union(*map(_fields, (*question.steps, question.asked)))
     return {
         "noun": table.noun,
         "n": len(rows),
@@ -454,6 +461,7 @@ def page_data(
             for name, fact in table.facts.items()
             if name != "begin" and (name in wanted or (fact.asked and name not in _ALIKE))
         ],
+        "types": {str(number): words for number, words in describe_clusters(table).items()},
         "axes": {name: words for name, words in AXES.items() if name in table.facts},
         "words": WORDS,
         "doings": list(DOINGS),

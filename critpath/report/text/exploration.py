@@ -52,6 +52,8 @@ def _print_clusters(document: ExplorationDocument, console: Console, *, every: b
         name = one.label or say("clusters.none")
         if one.cluster:
             name += f", {say('clusters.type', k=one.cluster)}"
+        if one.words:
+            name += f": {one.words}".replace("`", "")
         times = (
             f"{format_ns(mean or 0.0)} ± {format_ns(math.sqrt(variance or 0.0))}"
             for mean, variance in (
@@ -71,15 +73,15 @@ def _print_question(question: QuestionEntry, console: Console, *, every: bool) -
     chip = say(f"chip.{question.answer}")
     print_line(console, f"{chip}: {headline.replace('`', '')}", style=_STYLES[question.answer])
     print_line(console, why.replace("`", ""))
-    share = question.selected / max(question.executions, 1)
-    steps = [f"{one.condition} ({one.executions:,})" for one in question.given]
-    among = f" | {' and '.join(one.condition for one in question.given)}" if steps else ""
-    print_line(
-        console,
-        f"P({question.what}{among}) = {share:.3f}   "
-        f"({question.selected:,} of {question.executions:,})",
-        style="dim",
+    among = " and ".join(one.condition for one in question.given)
+    chosen = say(
+        "asked of" if among else "asked",
+        m=f"{question.selected:,}",
+        n=f"{question.executions:,}",
+        what=question.what,
+        among=among,
     )
+    print_line(console, chosen, style="dim")
     few = question.answer == "few"
     shown, more = _choose(question, every=every)
     if shown:

@@ -30,11 +30,20 @@ class Conditions(Group, name="conditions"):
         "of a label's executions that are a type of their own, to be asked about",
         CUSTOM,
     )
+    telling = Parameter(
+        0.5,
+        "share",
+        "of a type's executions that more than of the others have to meet a condition, to name it",
+        CUSTOM,
+    )
     symbols = Parameter(
         12, "states", "of which conditions are looked at unasked: where most time goes", COST
     )
     roles = Parameter(
         12, "threads", "of one name that paths go through, of which conditions are looked at", COST
+    )
+    calls = Parameter(
+        20, "system calls", "that most executions make, of which conditions are looked at", COST
     )
     asked = Parameter(50, "services", "of which conditions are looked at", COST)
 

@@ -46,6 +46,20 @@ def compared(told, places, tmp_path_factory):
     return done, shown
 
 
+def test_markers_are_listed_with_how_many_there_are(told, places):
+    listed = told("path", places[0], "--execution", "slices:?").stdout.splitlines()
+    assert listed[0].split() == (
+        ["marker", "slices", "incomplete", "median", "99", "%", "threads", "most", "are", "of"]
+    )
+    found = {line.split()[0]: int(line.split()[1].replace(",", "")) for line in listed[1:]}
+    for marker, count in found.items():
+        paths = told("path", places[0], "--execution", f"slices:{marker}", "--format", "json")
+        assert len(paths.stdout.splitlines()) == count
+    assert found["wake"] > 20
+    refused = told("compare", *places[:2], "--execution", "slices:?", code=(2,)).stderr
+    assert f"wake ({found['wake']:,})" in refused
+
+
 def test_a_comparison_is_of_slices(compared):
     done, shown = compared
     document = json.loads(shown["json"].read_text("utf-8"))

@@ -39,7 +39,6 @@ def test_every_marker(marker):
         ("slices", "not a marker of slices: (nothing)", "write slices: and one of wake, fork"),
         ("slices:", "not a marker of slices: (nothing)", "write slices: and one of wake, fork"),
         ("slices:futexes", "not a marker of slices: futexes", "did you mean slices:futex?"),
-        ("slices:?", "the markers of slices: wake (profile minimal)", "choose one with"),
         ("slices:wake,com=x", "not an option of slices: com=x", "did you mean comm=?"),
         ("slices:wake,min=5", "min= is not a duration: 5", "write min="),
         ("slices:wake,root=1", "not an option of slices: root=1", "write slices:MARKER"),

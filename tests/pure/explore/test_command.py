@@ -46,7 +46,7 @@ def test_the_answer_stands_first(critpath, extract):
     assert run.returncode == 0, run.stderr
     lines = run.stdout.splitlines()
     assert lines[0] == "● IN COMMON: In all 40 slow get executions, server began on CPU 0"
-    assert "P(latency >= p90) = 0.100   (40 of 400)" in lines
+    assert "selected: 40 of 400 with latency >= p90" in lines
     assert "Known at its begin:" in run.stdout
     assert "A condition is a difference, not a culprit" in lines[-1]
 

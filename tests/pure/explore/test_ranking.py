@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from critpath.explore.questions import explore
+from critpath.explore.clusters import tell_apart
+from critpath.explore.questions import explore, facts_of
 from critpath.explore.ranking import ask, log_ratio, newcombe, wilson
 from critpath.explore.shifts import count_common, judge, place_groups, shifts_of
+from critpath.model import CriticalPaths, State
+from critpath.model.details import Detail
 from critpath.model.exploration import Fact
-from critpath.text.exploring import describe_question
+from critpath.model.stacks import Frame
+from critpath.text.exploring import describe_clusters, describe_question
 
 _PLACE = importlib.util.spec_from_file_location("made", Path(__file__).with_name("made.py"))
 made = importlib.util.module_from_spec(_PLACE)
@@ -73,9 +78,15 @@ def test_turned_selections_are_counted_as_a_plain_twin_counts_them(lengths, seed
     assert count_common(bits, places, selected).tolist() == [
         int((m & selected).sum()) for m in members
     ]
-    largest, _ = judge(bits, sizes, places, selected)
+    # Each is compared within everything, or within what it is a part of.
+    domains, domain = [np.ones(n, bool)], []
+    for m in members:
+        among = m | (rng.random(n) < 0.5)
+        domain.append(len(domains) if (among & ~m).any() else 0)
+        domains += [among] if domain[-1] else []
+    within = np.array([places.pack(one) for one in domains])
+    largest, _ = judge(bits, sizes, np.array(domain, np.int64), within, places, selected)
     shifts, _ = shifts_of(lengths)
-    share = selected.mean()
     for row in rng.integers(0, len(shifts), 5) if len(shifts) else ():
         first, turned = 0, np.zeros(n, bool)
         for group, length in enumerate(lengths):
@@ -83,11 +94,13 @@ def test_turned_selections_are_counted_as_a_plain_twin_counts_them(lengths, seed
                 selected[first : first + length], -shifts[row, group]
             )
             first += length
-        expected = max(
-            abs((m & turned).sum() / m.sum() - (~m & turned).sum() / (~m).sum())
-            / math.sqrt(share * (1 - share) * (1 / m.sum() + 1 / (~m).sum()))
-            for m in members
-        )
+        expected = 0.0
+        for m, among in zip(members, (domains[d] for d in domain), strict=True):
+            share, others = turned[among].mean(), ~m & among
+            if 0 < share < 1:
+                difference = (m & turned).sum() / m.sum() - (others & turned).sum() / others.sum()
+                spread = share * (1 - share) * (1 / m.sum() + 1 / others.sum())
+                expected = max(expected, abs(difference) / math.sqrt(spread))
         assert largest[row] == pytest.approx(expected)
 
 
@@ -107,6 +120,125 @@ def test_what_makes_executions_slow_is_found_and_said():
         name for name, fact in exploration.facts.facts.items() if fact.family == "latency"
     }
     assert all(one.p is None for one in question.parts)
+
+
+def shop(n=400, *, slow_of=0.8, seed=3):
+    """Who meets the store is slow; where a helper begins that all of these meet says nothing."""
+    rng = np.random.default_rng(seed)
+    meets = rng.random(n) < 0.3
+    cpu = rng.integers(0, 2, n)
+    slow = meets & (rng.random(n) < slow_of)
+    latency = np.where(slow, 9e6, 1e6) + rng.integers(0, 1000, n)
+    rows = np.flatnonzero(meets)
+    return made.table(
+        latency,
+        [
+            Fact("meets", "text", np.zeros(len(rows)), ("store",), rows=rows, known=False),
+            Fact("cpu@store", "number", cpu, valid=meets, each=True, known=False, subject="store"),
+            Fact("asks.store", "number", 1 + cpu, valid=meets, known=False, subject="store"),
+        ],
+    )
+
+
+def test_what_is_about_a_name_is_compared_within_those_that_meet_it():
+    # 40 such sets: what only goes with meeting the store headed all of them before.
+    for seed in range(40):
+        table = shop(seed=seed)
+        question = ask(table, what="latency >= 5ms")
+        assert question.best.condition == "meets == 'store'"
+        assert all(one.p > 0.001 for one in question.ranked if "meets" not in one.condition)
+        about = next(one for one in question.ranked if "meets" not in one.condition)
+        met = int(table.facts["cpu@store"].valid.sum())
+        assert about.having.of + about.without.of == met
+    deep = ask(shop(), what="latency >= 5ms", depth=2)
+    assert deep.best.condition == "meets == 'store'"
+
+
+def test_within_those_that_meet_a_name_a_true_difference_is_found_and_said_so():
+    rng = np.random.default_rng(4)
+    meets = rng.random(600) < 0.3
+    cpu = rng.integers(0, 2, 600)
+    latency = np.where(meets & (cpu == 1), 9e6, 1e6) + rng.integers(0, 1000, 600)
+    fact = Fact("cpu@store", "number", cpu, valid=meets, each=True, known=False, subject="store")
+    table = made.table(latency, [fact])
+    question = ask(table, what="latency >= 5ms")
+    assert question.best.condition == "cpu@store == 1"
+    why = describe_question(question, table)[2]
+    assert f"of the {question.best.without.of} without it that met `store` none" in why
+
+
+def test_nothing_that_is_met_on_the_way_is_known_at_the_begin():
+    table = explore(made.paths(400, labels=("get",))).facts
+    assert table.facts["cpu@server"].known
+    assert not table.facts["cpu@db"].known
+    assert not table.facts["meets"].known
+    assert set(table.facts["meets"].words) == {"db"}
+
+
+def test_system_calls_are_counted_by_what_they_are_and_are_about():
+    paths = made.paths(60, labels=("get",))
+    # Every second execution calls fsync, which is interrupted by a wait, and write.
+    facts = called_facts(paths)
+    assert sorted(facts) == ["calls.fsync", "calls.fsync(a.log)", "calls.write"]
+    assert facts["calls.fsync"].values.tolist() == [1.0, 0.0] * 30
+    assert facts["calls.fsync(a.log)"].values.tolist() == [1.0, 0.0] * 30
+    assert facts["calls.write"].values.tolist() == [2.0, 0.0] * 30
+
+
+def called_facts(paths):
+    steps = [
+        (State.RUN_USER, ""),
+        (State.RUN_SYSCALL, "write"),
+        (State.RUN_USER, ""),
+        (State.RUN_SYSCALL, "write"),
+        (State.RUN_SYSCALL, "fsync"),
+        (State.WAIT_DISK, ""),
+        (State.RUN_SYSCALL, "fsync"),
+        (State.RUN_USER, ""),
+    ]
+    n, each = len(paths), len(steps)
+    calling = np.arange(n) % 2 == 0
+    names = ("", "write", "fsync")
+    state = np.tile([int(state) for state, _ in steps], n).astype(np.uint8)
+    detail = np.tile([names.index(name) for _, name in steps], n).astype(np.int32)
+    detail[~np.repeat(calling, each)] = 0
+    state[~np.repeat(calling, each)] = int(State.RUN_USER)
+    begin = np.repeat(paths.executions.begin, each) + np.tile(np.arange(each), n)
+    critical = CriticalPaths(
+        start=np.arange(n + 1) * each,
+        begin=begin,
+        end=begin + 1,
+        state=state,
+        detail=detail,
+        comm=np.zeros(n * each, np.int32),
+        tid=np.repeat(paths.executions.tid, each),
+        host=np.zeros(n * each, np.int64),
+        cpu=np.zeros(n * each, np.int32),
+        lossy=np.zeros(n * each, np.bool_),
+        strings=("server",),
+        details=tuple(Detail(call=name) for name in names),
+        stack=np.where(detail == 2, 0, -1).astype(np.int32),
+        stacks=((Frame("fsync(a.log)", "", 0, ""),),),
+    )
+    table = facts_of(replace(paths, paths=critical))
+    return {name: fact for name, fact in table.facts.items() if name.startswith("calls.")}
+
+
+def test_types_are_named_by_what_tells_them_from_the_others():
+    of, n = np.arange(90) % 3 + 1, 90
+    rows = np.flatnonzero(of == 2)
+    table = made.table(
+        np.full(n, 1e6),
+        [
+            Fact("meets", "text", np.zeros(len(rows)), ("store",), rows=rows, deed=True),
+            Fact("calls.fsync", "number", np.where(of == 3, 3, 1), subject="fsync", deed=True),
+            Fact("concurrent", "number", of),
+            Fact("cluster", "number", of, valid=of > 0, each=True, known=False),
+        ],
+    )
+    named = replace(table, telling=tell_apart(table))
+    words = describe_clusters(named)
+    assert words == {2: "met `store`", 3: "calls `fsync` 3 times or more"}
 
 
 def test_few_executions_are_shown_and_not_judged():

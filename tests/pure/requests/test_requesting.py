@@ -180,5 +180,5 @@ def test_the_services_are_listed():
     with pytest.raises(UsageError) as caught:
         find(talk(), "requests:?")
     [row] = caught.value.rows
-    assert (row.service, row.requests, row.incomplete, row.median_ns) == (":80", 3, 0, 50)
+    assert (row.name, row.count, row.incomplete, row.median_ns) == (":80", 3, 0, 50)
     assert caught.value.what == "the services of this recording: :80"
