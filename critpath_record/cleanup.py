@@ -1,7 +1,7 @@
 """Finds and removes what killed recorders left on this machine.
 
-Nothing is touched whose owner may be alive: a leftover carries the name of a session
-(see `critpath_marks.sessions`) whose process is gone.
+Nothing is touched whose owner may be alive: a leftover has the name of a session whose process is
+gone (see `critpath_marks.sessions`).  No recorder is loaded for it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import repeat
 from pathlib import Path
 from typing import Final
 
@@ -20,13 +21,15 @@ from critpath.errors import CritpathError, UnreadableError
 from critpath.model import MANIFEST
 from critpath.model.recording import RECORDING
 from critpath.units import plural
+from critpath.untrusted import read_object
 from critpath_marks.sessions import owner_of, pid_namespace, start_time
-from critpath_record.flight import state as flights
 from critpath_record.identity import SESSION_VARIABLE, is_dead_session
 from critpath_record.manifests import read_manifest
-from critpath_record.recorder import RECORDERS, Leftover
+from critpath_record.proc import list_pids, read_name, read_stat, read_variable
+from critpath_record.recorder import LEFTOVERS, Leftover
 from critpath_record.recovery import find_unfinished, finish_recording
 from critpath_record.registry import (
+    FLIGHT,
     cleanup_lock,
     read_entries,
     registry_directory,
@@ -38,20 +41,11 @@ _PATIENCE_KILLED: Final = 10.0  # and after SIGKILL
 # What uses something goes before it: a process holds the marker file of its instance
 # open, an unfinished recording is finished from what the instance's buffers held.
 _ORDER: Final = (
-    *(
-        "process",
-        "session",
-        "daemon",
-        "marker",
-        "option",
-        "instance",
-        "group",
-        "recording",
-        "directory",
-        "flight",
-    ),
+    *("process", "session", "daemon", "marker", "option", "instance", "group", "recording"),
+    *("directory", "flight"),
 )
 _ROUNDS: Final = 6
+_LONGEST: Final = 65_536  # bytes of what a flight says of itself
 
 
 def find_leftovers(directories: Sequence[Path] = ()) -> list[Leftover]:
@@ -118,16 +112,21 @@ def recover(directories: Sequence[Path]) -> tuple[list[str], list[CritpathError]
 
 def _find_own() -> list[Leftover]:
     found: list[Leftover] = []
-    for module in RECORDERS.values():
+    for module in LEFTOVERS:
         # A recorder that cannot look here must not hide what the other one left.
         try:
             found += importlib.import_module(module).find_leftovers()
         except (CritpathError, OSError, ImportError, ValueError):
             continue
     found += find_unfinished()
-    found += flights.find_leftovers()
+    place = registry_directory()
+    flights = map(read_object, place.glob(f"{FLIGHT}*") if place else (), repeat(_LONGEST))
+    if any(is_dead_session(str(of.get("session"))) for of in flights):
+        from critpath_record.flight.state import find_leftovers  # noqa: PLC0415 - rare, and much
+
+        found += find_leftovers()
     found += _find_processes(_killed_sessions({leftover.session for leftover in found}))
-    return sorted(found, key=lambda x: (_rank(x.kind), x.session, x.name))
+    return sorted(found, key=lambda x: (_ORDER.index(x.kind), x.session, x.name))
 
 
 def remove_leftovers(report: Callable[[Leftover, CritpathError | None], None]) -> bool:
@@ -171,10 +170,6 @@ def _try_remove(leftover: Leftover) -> CritpathError | None:
     return None
 
 
-def _rank(kind: str) -> int:
-    return _ORDER.index(kind) if kind in _ORDER else len(_ORDER)
-
-
 def _killed_sessions(sessions: set[str]) -> set[str]:
     """Return those of the dead recorders' sessions that did not end properly.
 
@@ -198,37 +193,21 @@ def _find_processes(sessions: set[str]) -> Iterator[Leftover]:
     if not sessions:
         return
     spared = _ancestors() | _live_recorders()
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdecimal() or int(entry.name) in spared:
+    for pid in list_pids():
+        if pid in spared:
             continue
-        pid = int(entry.name)
         started = start_time(pid)
         session = session_of(pid)
         if not started or session not in sessions or pid_namespace(pid) != pid_namespace():
             continue
-        if _read_comm(pid).startswith("lttng-"):
+        if read_name(pid).startswith("lttng-"):
             continue  # a daemon of ours: ends with its sessions, whose traces it writes
         yield Leftover("process", str(pid), session, partial(_terminate, pid, started))
 
 
 def session_of(pid: int) -> str:
     """Return the session that a process was started in, "" if none or if it cannot be read."""
-    wanted = SESSION_VARIABLE.encode() + b"="
-    try:
-        environment = Path(f"/proc/{pid}/environ").read_bytes()
-    except OSError:
-        return ""
-    for variable in environment.split(b"\0"):
-        if variable.startswith(wanted):
-            return variable[len(wanted) :].decode("ascii", "replace")
-    return ""
-
-
-def _read_comm(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
+    return read_variable(pid, SESSION_VARIABLE)
 
 
 def _ancestors() -> set[int]:
@@ -236,11 +215,7 @@ def _ancestors() -> set[int]:
     found, pid = set(), os.getpid()
     while pid > 0 and pid not in found:
         found.add(pid)
-        try:
-            text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            break
-        pid = int(text.rpartition(")")[2].split()[1])
+        pid = int((read_stat(pid) or "00")[1])
     return found
 
 

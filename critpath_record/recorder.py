@@ -108,13 +108,18 @@ class CountsRequest:
 # needed) offers:
 #   open_recorder(settings: RecorderSettings) -> critpath_record.source.Source
 #   find_needs(settings: RecorderSettings | None) -> list[Requirement]
-#   find_leftovers() -> list[Leftover]
 #   finish_killed(directory: Path, report: Callable[[str], None]) -> Taken | None
 RECORDERS: Final[Mapping[str, str]] = {
     "lttng": "critpath_record.lttng.recorder",
     "ftrace": "critpath_record.ftrace.recorder",
     "counts": "critpath_record.counts.recorder",
 }
+# Where each looks for what dead ones left, by ``find_leftovers() -> list[Leftover]``: without
+# the recorder itself.
+LEFTOVERS: Final = (
+    *("critpath_record.lttng.daemon", "critpath_record.ftrace.cleanup"),
+    "critpath_record.counts.groups",
+)
 # What `auto` tries: a recording has a trace, unless it is asked for otherwise.
 TRACING: Final = ("lttng", "ftrace")
 

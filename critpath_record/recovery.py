@@ -24,9 +24,6 @@ from critpath.model import MANIFEST, Manifest, StreamFacts
 from critpath.model.recording import COUNTS, INTERRUPTED, NORMAL, RECORDING, SAMPLE
 from critpath_marks.sessions import owner_of
 from critpath_record.dirfd import is_proc_fd_path, open_dir, proc_fd_path, restore_name_in_error
-from critpath_record.functions import FILE as FUNCTIONS_FILE
-from critpath_record.functions import RAW as FUNCTIONS
-from critpath_record.functions import convert_functions
 from critpath_record.identity import is_dead_session
 from critpath_record.manifests import RUNS, link_beside, read_manifest, read_runs, write_manifest
 from critpath_record.output import is_recording
@@ -46,6 +43,7 @@ from critpath_record.user import User, hand_over_fd
 _ENTRIES: Final = 100_000  # files of a recording that are looked at
 _LATEST: Final = 1 << 62  # where the recording's end is not known
 _COUNTS: Final = Path(COUNTS).parts[0]
+FUNCTIONS: Final = "functions.raw"  # what the command's agents wrote
 _SOURCES: Final = ("raw", ".raw-converted")  # what a trace is made of, also while that is removed
 
 
@@ -141,8 +139,10 @@ def _finish(directory: Path, report: Callable[[str], None]) -> FinishedRecording
     recorded = _make_trace(directory, manifests[directory], report)
     if (directory / FUNCTIONS).is_dir():
         span = manifests[directory].begin or recorded.begin, recorded.end or _LATEST
+        from critpath_record.functions import FILE, convert_functions  # noqa: PLC0415 - rare
+
         said = convert_functions(directory, span)
-        beside = (*recorded.beside, FUNCTIONS_FILE)
+        beside = (*recorded.beside, FILE)
         recorded = replace(recorded, beside=beside, warnings=(*recorded.warnings, *said))
     streams = measure_streams(directory)
     done = []

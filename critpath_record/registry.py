@@ -23,6 +23,7 @@ from critpath_marks.sessions import owner_of
 
 _ROOT: Final = Path("/run/critpath")
 _SUFFIX: Final = ".json"
+FLIGHT: Final = "flight-"  # what the files of a flight recorder begin with
 _CHANGE: Final = ".option"  # an empty file while a session has changed an option of the kernel
 _LONGEST: Final = 16_384  # bytes of an entry: a path and two names
 

@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import math
 import os
-import random
 import resource
 import signal
 import stat
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from statistics import median
 from typing import Final
 
 from critpath.errors import CritpathError
-from critpath.schema.parameters.ab import FORESIGHT
-from critpath.schema.parameters.shared import NORMAL
-from critpath.units import format_share
 from critpath_record._spawn import SpawnError, collect, spawn
-from critpath_record.signals import InheritedState, Signals, from_terminal
+from critpath_record.proc import list_pids, read_stat
+from critpath_record.signals import InheritedState, Signals, from_terminal, measure_priority
 from critpath_record.user import User
 
 EXIT_TIMED_OUT: Final = 124
@@ -125,6 +119,7 @@ class Runner:
         group: int,
     ) -> tuple[int, int, int]:
         inherited, user = self._inherited, self._user
+        nice, scheduler = measure_priority()
         variables = {**inherited.environment, **(user.environment if user else {})}
         variables.update({os.fsencode(n): os.fsencode(v) for n, v in environment.items()})
         try:
@@ -137,8 +132,8 @@ class Runner:
                 ignored=inherited.ignored,
                 keep=(*inherited.descriptors, *keep),
                 death_signal=signal.SIGKILL,
-                nice=inherited.nice if _nice() != inherited.nice else None,
-                scheduler=inherited.scheduler if _scheduler() != inherited.scheduler else None,
+                nice=inherited.nice if nice != inherited.nice else None,
+                scheduler=inherited.scheduler if scheduler != inherited.scheduler else None,
                 streams=streams,
                 group=group,
             )
@@ -276,38 +271,6 @@ class Runner:
         return set(self._others)
 
 
-def draw_pairs(seed: int, pairs: int) -> str:
-    """Return the order of so many pairs of runs, AB or BA each: a fair coin each."""
-    return "".join("AB" if _toss(seed, pair) else "BA" for pair in range(pairs))
-
-
-def _toss(seed: int, number: int) -> bool:
-    coin = random.Random(f"{seed}:{number}")  # noqa: S311 - a schedule, not a secret
-    return coin.random() < 0.5
-
-
-def describe_power(before: Sequence[int], after: Sequence[int], planned: int) -> str:
-    """Return which difference of whole runs will show when all are recorded, "" if unknown.
-
-    `before`, `after`: how long each run took (ns), in the order of their blocks.  `planned`: runs
-    of each, when all are recorded.
-    """
-    blocks = [math.log(b / a) for a, b in zip(before, after, strict=False) if a > 0 and b > 0]
-    if len(blocks) < FORESIGHT.blocks:
-        return ""
-    middle = median(blocks)
-    spread = NORMAL.per_mad * median(abs(block - middle) for block in blocks)
-    if not spread:
-        return ""
-    needed = NORMAL.q995 + NORMAL.q80
-    shown = math.expm1(needed * spread / math.sqrt(planned))
-    said = f"{planned} blocks: a difference of whole runs of {format_share(shown)} would show"
-    if shown <= FORESIGHT.wanted:
-        return said
-    wanted = math.ceil((needed * spread / math.log1p(FORESIGHT.wanted)) ** 2)
-    return f"{said}; record {wanted - planned} more: {format_share(FORESIGHT.wanted)} would show"
-
-
 def _has_children() -> bool:
     """Tell whether this process has any child, dead or alive."""
     try:
@@ -332,14 +295,6 @@ def shell_code(status: int) -> int:
     """Return the exit code that a shell reports for a wait status."""
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code
-
-
-def _nice() -> int:
-    return os.getpriority(os.PRIO_PROCESS, 0)
-
-
-def _scheduler() -> tuple[int, int]:
-    return os.sched_getscheduler(0), os.sched_getparam(0).sched_priority
 
 
 def _exclude(found: Sequence[Process], root: int, without: set[int]) -> list[Process]:
@@ -375,28 +330,21 @@ class Process:
 
     def send(self, number: int) -> None:
         """Send a signal, unless the process is gone."""
-        try:
-            handle = os.pidfd_open(self.pid)
-        except OSError as error:
-            if error.errno == errno.ENOSYS:  # Linux before 5.3
-                self._send_by_pid(number)
-            return
-        try:
+        handle = -1
+        with contextlib.suppress(OSError):  # gone, or of a user that we may not signal
+            try:
+                handle = os.pidfd_open(self.pid)
+            except OSError as error:
+                if error.errno != errno.ENOSYS:  # Linux before 5.3: racy between check and kill
+                    return
             # The handle is of the process that has the pid now.
-            now = _read_process(self.pid)
-            if now is not None and now.started == self.started:
-                signal.pidfd_send_signal(handle, number)
-        except OSError:  # gone, or of a user that we may not signal
-            return
-        finally:
+            if (now := _read_process(self.pid)) is not None and now.started == self.started:
+                if handle < 0:
+                    os.kill(self.pid, number)
+                else:
+                    signal.pidfd_send_signal(handle, number)
+        if handle >= 0:
             os.close(handle)
-
-    def _send_by_pid(self, number: int) -> None:
-        """Send a signal where the kernel has no pidfd: racy between check and kill."""
-        now = _read_process(self.pid)
-        if now is not None and now.started == self.started:
-            with contextlib.suppress(OSError):
-                os.kill(self.pid, number)
 
 
 def descendants(root: int, without: Iterable[int] = ()) -> list[Process]:
@@ -419,21 +367,15 @@ def descendants(root: int, without: Iterable[int] = ()) -> list[Process]:
 
 def _read_processes() -> list[Process]:
     # Not every kernel offers /proc/PID/task/TID/children.
-    with os.scandir("/proc") as entries:
-        pids = [int(entry.name) for entry in entries if entry.name.isdigit()]
-    return [found for pid in pids if (found := _read_process(pid)) is not None]
+    return [found for pid in list_pids() if (found := _read_process(pid)) is not None]
 
 
 def _read_process(pid: int) -> Process | None:
-    try:
-        data = Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:
+    fields = read_stat(pid)
+    if not fields:
         return None
-    # A name may hold spaces and brackets: count from the last bracket.
-    fields = data.rpartition(b")")[2].split()
-    return Process(
-        pid, int(fields[1]), int(fields[2]), int(fields[19]), alive=fields[0] not in {b"Z", b"X"}
-    )
+    parent, group, started = (int(fields[at]) for at in (1, 2, 19))
+    return Process(pid, parent, group, started, alive=fields[0] not in {"Z", "X"})
 
 
 # Finding the command's program, as a shell does

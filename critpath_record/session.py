@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import random
 import secrets
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Final, cast
 
 from critpath.errors import EXIT_INTERNAL, CritpathError
@@ -28,19 +28,14 @@ from critpath.model.recording import (
 from critpath.schema.ways import SOCKETS
 from critpath.units import plural
 from critpath_marks.sessions import new_session_name, pid_namespace
-from critpath_record import recorder as recorders
 from critpath_record._pulse import name_thread
 from critpath_record._spawn import become_subreaper
 from critpath_record.budget.account import share_of
 from critpath_record.budget.selection import check_runs, check_span
 from critpath_record.cleanup import remove_leftovers
+from critpath_record.containers import resolve_container
 from critpath_record.ftrace.marks import MarkRequests
-from critpath_record.functions import (
-    SHARE,
-    FunctionFiles,
-    check_python,
-    with_agent,
-)
+from critpath_record.functions import SHARE, FunctionFiles, check_python, with_agent
 from critpath_record.group_names import GroupNames
 from critpath_record.identity import (
     FOREIGN_CLOCK,
@@ -66,7 +61,9 @@ from critpath_record.manifests import (
 from critpath_record.output import OutputDirectory
 from critpath_record.profiles import profile_events
 from critpath_record.recorder import (
+    RECORDERS,
     TRACE,
+    TRACING,
     Leftover,
     Outcome,
     RecorderSettings,
@@ -77,14 +74,7 @@ from critpath_record.recorder import (
     UnfinishedError,
 )
 from critpath_record.registry import register, unregister
-from critpath_record.runner import (
-    Executable,
-    Runner,
-    RunResult,
-    describe_power,
-    draw_pairs,
-    find_executable,
-)
+from critpath_record.runner import Executable, Runner, RunResult, find_executable
 from critpath_record.scripts import ScriptWatch
 from critpath_record.signals import InheritedState, Signals, StopRequested
 from critpath_record.source import Source, Taken
@@ -137,7 +127,7 @@ def record(
     if request.functions:
         for program in programs:
             check_python(program, user)
-    container = container_namespace(request.container)
+    container = resolve_container(request.container) if request.container else 0
     settings = RecorderSettings(
         session=session,
         directory=request.directories(output.building)[0],
@@ -160,8 +150,8 @@ def record(
             name = request.recorder
             if request.budget is not None and name == "auto":
                 name = _FOR_BUDGETS
-            choice = choose_recorder(name, settings)
-        reporter.say(f"recorder: {choice.name}" + (f" ({choice.why})" if choice.why else ""))
+            choice, why = choose_recorder(name, settings)
+        reporter.say(f"recorder: {choice}" + (f" ({why})" if why else ""))
         free = output.low_free_space()
         if free is not None:
             reporter.say(f"warning: only {free / 2**20:.0f} MiB are free for {output.target}")
@@ -184,7 +174,7 @@ class _Session:
     programs: tuple[Executable, ...]
     container: int
     settings: RecorderSettings
-    choice: RecorderChoice
+    recorder: str  # its name
     user: User | None
     signals: Signals
     runner: Runner
@@ -212,7 +202,7 @@ class _Session:
         owner = (self.user.uid, self.user.gid) if self.user else None
         settings = self.settings
         place, keep = self.directories[0], settings.keep_raw
-        register(settings.session, place, self.choice.name, owner, keep_raw=keep)
+        register(settings.session, place, self.recorder, owner, keep_raw=keep)
         try:
             self.output.make()
             try:
@@ -287,18 +277,19 @@ class _Session:
     def _start(self) -> None:
         self.reporter("starting the recorder")
         if pid_namespace() != INITIAL_PID_NAMESPACE:
-            self._note(
+            self.notes.append(
                 "critpath runs in a container (a pid namespace of its own): the trace has other "
                 "pids, so runs cannot be matched with processes"
             )
-        self.tracer = self.choice.open(replace(self.settings, fd_directory=self.directories[0]))
+        settings = replace(self.settings, fd_directory=self.directories[0])
+        self.tracer = _import_recorder(self.recorder).open_recorder(settings)
         # Before there is anything in the tracer: whose it is can be seen from then on.
         self.manifests = [
             initial_manifest(
                 self.request,
                 index,
                 session=self.settings.session,
-                recorder=self.choice.name,
+                recorder=self.recorder,
                 container=self.container,
                 notes=self.notes,
             )
@@ -306,7 +297,7 @@ class _Session:
         ]
         self._write()
         machine = Machine(make_probes() if self.request.probe else {})
-        traced = self.choice.name != COUNTING  # counts are of no program by its name
+        traced = self.recorder != COUNTING  # counts are of no program by its name
         if traced:
             self.groups.look()
         if traced and not self.programs and pid_namespace() == INITIAL_PID_NAMESPACE:
@@ -315,7 +306,7 @@ class _Session:
             self.scripts.start()
         with self.signals.watching():
             begin = self._open_sources()
-        if self.choice.name != COUNTING:  # whose files of all groups cost more than counting
+        if traced:  # the files of all groups cost more than counting
             self.limits = Limits(born=self.groups.note_birth)
             self.limits.start()
         self.machine = machine
@@ -477,8 +468,6 @@ class _Session:
                     faults=done.faults,
                 ),
             )
-            if len(self.programs) > 1 and number + 1 in {total // 2, total}:
-                self._tell_power()
             if self.signals.poll() or self._check_failure(f"in run {own}"):
                 return
 
@@ -486,28 +475,21 @@ class _Session:
         """Draw the order of two commands and note it: what comes back in turns is then noise."""
         order, runs = self.request.order, FORMER_BLOCK_RUNS
         if not order:
-            order, runs = draw_pairs(secrets.randbits(32), total // BLOCK_RUNS), BLOCK_RUNS
+            coin = random.Random(secrets.randbits(32))  # noqa: S311 - a schedule, not a secret
+            pairs = (coin.choice(("AB", "BA")) for _ in range(total // BLOCK_RUNS))
+            order, runs = "".join(pairs), BLOCK_RUNS
         self.manifests = [
             replace(manifest, order=order, block_runs=runs) for manifest in self.manifests
         ]
         self._write()
         return order
 
-    def _tell_power(self) -> None:
-        """Say what the blocks can show, as long as that can be changed."""
-        ours, theirs = (
-            [0 if run.timed_out else run.end - run.begin for run in manifest.runs]
-            for manifest in self.manifests
-        )
-        if said := describe_power(ours, theirs, self.request.runs):
-            self.reporter.say(said)
-
     def _check_failure(self, where: str) -> bool:
         """Return whether the recorder has given up, so that further runs would not be recorded."""
         error = next((one.failure for one in self.sources if one.failure is not None), None)
         if error is not None and self.failed is None:
             self.output.restore_name_in_error(error)
-            self._note(f"recording ended {where}: {error.what}")
+            self.notes.append(f"recording ended {where}: {error.what}")
             self.failed = error
         return error is not None
 
@@ -517,11 +499,11 @@ class _Session:
         before = self.manifests[index]
         self.manifests[index] = replace(before, runs=(*before.runs, run))
         if wrong := append_run(self.directories[index], run):
-            self._note(wrong)
+            self.notes.append(wrong)
 
     def _record_machine(self) -> None:
         """Wait while the whole machine is recorded."""
-        if self.choice.name == "ftrace":  # anybody may write to LTTng's logger file
+        if self.recorder == "ftrace":  # anybody may write to LTTng's logger file
             # A machine without the directory can be recorded all the same.
             with contextlib.suppress(OSError, CritpathError):
                 self.requests = MarkRequests(self.settings.session)
@@ -553,7 +535,7 @@ class _Session:
             self.end = end = self._close_sources()
         self._check_failure("while it was stopped")
         if self.requests is not None and self.requests.programs:
-            self._note(describe_without_access(self.requests.programs))
+            self.notes.append(describe_without_access(self.requests.programs))
         if self.limits is not None:
             self.groups.look()
             self.manifests = [replace(m, groups=self.groups.found) for m in self.manifests]
@@ -649,10 +631,10 @@ class _Session:
         self.output.check_unchanged()
         trace = self.directories[0] / TRACE
         readable = trace.is_dir() and any(trace.rglob("metadata"))
-        readable |= self.choice.name == COUNTING
+        readable |= self.recorder == COUNTING
         if not (readable and self.manifests and self.output.building == self.output.target):
             return self._discard()
-        self._note("the recording was interrupted before it was finished")
+        self.notes.append("the recording was interrupted before it was finished")
         end = max((r.end for m in self.manifests for r in m.runs), default=self.manifests[0].begin)
         recorded = self.recorded or Taken(facts=self.manifests[0].recorder)
         self._complete(INTERRUPTED, end, recorded)
@@ -669,9 +651,6 @@ class _Session:
 
     def _warn(self, what: str) -> None:
         self.reporter.say(self.output.restore_name(f"warning: {what}"))
-
-    def _note(self, warning: str) -> None:
-        self.notes.append(warning)
 
     def _exit_code(self) -> int:
         """Return the first exit code that is not 0; a recording cut short has one, too."""
@@ -705,15 +684,6 @@ def describe_without_access(programs: Sequence[tuple[str, str]]) -> str:
 # Before a recording begins
 
 
-def container_namespace(name: str) -> int:
-    """Return the pid namespace of a container, 0 for no name."""
-    if not name:
-        return 0
-    # Imported here, as it is rarely needed.
-    containers = importlib.import_module("critpath_record.containers")
-    return int(containers.resolve_container(name))
-
-
 def remove_stale(reporter: Reporter) -> None:
     """Remove what dead recorders left, so that it does not disturb this recording."""
     gone: list[str] = []
@@ -743,25 +713,12 @@ def subreaper() -> Iterator[None]:
 # Choosing the recorder
 
 
-@dataclass(frozen=True)
-class RecorderChoice:
-    """A recorder that can record here."""
-
-    name: str  # of `critpath_record.recorder.RECORDERS`
-    why: str = ""  # why no earlier one can; "" if it was asked for or is the first
-
-    def open(self, settings: RecorderSettings) -> Source:
-        """Make the recorder; nothing is traced yet."""
-        module = importlib.import_module(recorders.RECORDERS[self.name])
-        return cast("Source", module.open_recorder(settings))
+def _import_recorder(name: str) -> Any:
+    return importlib.import_module(RECORDERS[name])
 
 
-def _module(recorder: str) -> ModuleType:
-    return importlib.import_module(recorders.RECORDERS[recorder])
-
-
-def choose_recorder(name: str, settings: RecorderSettings) -> RecorderChoice:
-    """Return the recorder of a name, or for ``auto`` the first that can record.
+def choose_recorder(name: str, settings: RecorderSettings) -> tuple[str, str]:
+    """Return a recorder's name, for ``auto`` the first that can record; and why no earlier can.
 
     Raises CritpathError, with the way out, if none can.
     """
@@ -770,25 +727,21 @@ def choose_recorder(name: str, settings: RecorderSettings) -> RecorderChoice:
     if has_foreign_clock():
         raise CritpathError(*FOREIGN_CLOCK)
     profile = profile_events(settings.profile)
-    names = list(recorders.TRACING) if name == "auto" else [name]
+    names = list(TRACING) if name == "auto" else [name]
     if profile.replaced:  # best recorded by who needs no substitutes
-        names.sort(key=lambda n: _module(n).offered_way() != SOCKETS)
-    refused: dict[str, Requirement] = {}
+        names.sort(key=lambda n: _import_recorder(n).offered_way() != SOCKETS)
+    why = ""
     for candidate in names:
-        found: list[Requirement] = _module(candidate).find_needs(settings)
+        found: list[Requirement] = _import_recorder(candidate).find_needs(settings)
         fatal = [obstacle for obstacle in found if obstacle.fatal]
         if not fatal:
-            return RecorderChoice(
-                candidate, "; ".join(f"{n}: {o.what}" for n, o in refused.items())
+            return candidate, why
+        if len(names) == 1:
+            raise CritpathError(
+                f"the {candidate} recorder cannot record here: {fatal[0].what}",
+                f"{fatal[0].do} (critpath doctor shows all that is missing)",
             )
-        refused[candidate] = fatal[0]
-    if len(refused) == 1:
-        [(only, obstacle)] = refused.items()
-        raise CritpathError(
-            f"the {only} recorder cannot record here: {obstacle.what}",
-            f"{obstacle.do} (critpath doctor shows all that is missing)",
-        )
-    why = "; ".join(f"{n}: {o.what}" for n, o in refused.items())
+        why += f"{'; ' * bool(why)}{candidate}: {fatal[0].what}"
     raise CritpathError(
         f"nothing can record here: {why}", "critpath doctor says how to mend each of these"
     )

@@ -196,14 +196,21 @@ class InheritedState:
             for number in signal.valid_signals() - _PYTHONS_OWN
             if signal.getsignal(number) is signal.SIG_IGN
         }
+        nice, scheduler = measure_priority()
         return cls(
             mask=frozenset(signal.pthread_sigmask(signal.SIG_BLOCK, ())),
             ignored=frozenset(ignored),
             descriptors=_inheritable(),
-            nice=os.getpriority(os.PRIO_PROCESS, 0),
-            scheduler=(os.sched_getscheduler(0), os.sched_getparam(0).sched_priority),
+            nice=nice,
+            scheduler=scheduler,
             environment=dict(os.environb),
         )
+
+
+def measure_priority() -> tuple[int, tuple[int, int]]:
+    """Return this process's nice value, and its scheduler with the priority there."""
+    scheduler = os.sched_getscheduler(0), os.sched_getparam(0).sched_priority
+    return os.getpriority(os.PRIO_PROCESS, 0), scheduler
 
 
 def _inheritable() -> tuple[int, ...]:

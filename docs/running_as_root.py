@@ -13,6 +13,12 @@ ONLY_WITH: Final = {
     "`critpath record --always`": (
         *("flight/live.py", "flight/noticing.py", "flight/usual.py", "flight/service.py"),
         *("flight/triggers.py", "flight/_requests.pyx", "flight/kinds.py", "stacks/held.py"),
+        *("flight/conditions.py", "flight/dumps.py", "flight/memory.py", "flight/pages.py"),
+        "flight/state.py",  # also after a flight recorder that was killed
+    ),
+    "`--counts` or `--recorder counts`": (
+        *("counts/attach.py", "counts/counting.py", "counts/events.py", "counts/fallback.py"),
+        *("counts/functions.py", "counts/recorder.py", "counts/syscall_names.py"),
     ),
     "`critpath doctor --deep`": ("trials.py",),
     "`critpath ab`, which executes commands as the user": ("slots.py",),
@@ -32,8 +38,8 @@ BESIDE: Final = (
     *("commands/declared.py", "commands/output.py", "commands/overview.py", "commands/parser.py"),
     *("commands/record.py", "commands/recorded.py", "commands/settings.py", "doors.py"),
     *("errors.py", "units.py", "untrusted.py", "model/containers.py", "model/recording.py"),
-    *("schema/environment.py", "schema/ways.py", "schema/parameters/ab.py"),
-    *("schema/parameters/budget.py", "schema/parameters/shared.py", "stats/medians.py"),
+    *("schema/environment.py", "schema/ways.py", "schema/parameters/budget.py"),
+    *("schema/parameters/shared.py", "stats/medians.py"),
 )
 COUNTING: Final = (
     *("model/clocks.py", "model/events.py", "model/gaps.py", "model/requests.py"),

@@ -35,6 +35,7 @@ NEWER = {
     468: "file_getattr",
     469: "file_setattr",
 }
+SHARED = 424  # from here on all architectures have the same
 NOT_CALLS = {"syscalls", "arch_specific_syscall"}
 # Beside the generic ones, numbered from arch_specific_syscall on.
 RISCV = {258: "riscv_hwprobe", 259: "riscv_flush_icache"}
@@ -52,12 +53,22 @@ def main() -> None:
     print('"""Numbers and names of system calls; made by tools/syscall_names.py."""\n')
     print("from __future__ import annotations\n")
     print("import platform\nfrom collections.abc import Mapping\nfrom typing import Final\n")
+    for table in tables.values():
+        table |= {number: of for number, of in NEWER.items() if number > max(table)}
+    # From here on they are the same.
+    shared = {number: name for number, name in tables["generic"].items() if number >= SHARED}
+    if any(tables["x86_64"].get(number) != name for number, name in shared.items()):
+        sys.exit("what should be shared is not")
+    tables = {
+        **{of: {n: s for n, s in names.items() if n < SHARED} for of, names in tables.items()},
+        "shared": shared,
+    }
     for name, table in tables.items():
-        most = max(table)
-        table |= {number: of for number, of in NEWER.items() if number > most}
         print(f"_{name.upper()}: Final = (")
         line = "    "
-        for word in (f"{number}={of}" for number, of in sorted(table.items())):
+        for number, of in sorted(table.items()):
+            # A name counts one from the name before; where that is not so, its number is said.
+            word = of if number - 1 in table else f"{number}={of}"
             if len(line) + len(word) > 92:
                 print(f'    "{line[4:]}"')
                 line = "    "
@@ -67,16 +78,21 @@ def main() -> None:
     print(f'_RISCV: Final = "{riscv}"')
     print(
         """_ARCHITECTURES: Final[Mapping[str, str]] = {
-    "x86_64": _X86_64,
-    "aarch64": _GENERIC,
-    "riscv64": _GENERIC + _RISCV,
+    "x86_64": _X86_64 + _SHARED,
+    "aarch64": _GENERIC + _SHARED,
+    "riscv64": _GENERIC + _SHARED + _RISCV,
 }
 
 
 def syscall_names(machine: str = "") -> Mapping[int, str]:
     \"\"\"Return an architecture's system calls by number, as man pages call them.\"\"\"
-    words = _ARCHITECTURES.get(machine or platform.machine(), "").split()
-    return {int(number): name for number, _, name in (word.partition("=") for word in words)}"""
+    found: dict[int, str] = {}
+    number = -1  # a name counts one from the one before, or has its number in front
+    for word in _ARCHITECTURES.get(machine or platform.machine(), "").split():
+        *given, name = word.split("=")
+        number = int(given[0]) if given else number + 1
+        found[number] = name
+    return found"""
     )
 
 

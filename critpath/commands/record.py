@@ -34,7 +34,7 @@ from critpath.units import NS_PER_S, format_span, plural, safe_text
 if TYPE_CHECKING:
     from critpath.model import StreamFacts
     from critpath.model.recording import Chosen
-    from critpath_record import Budget, Count, CountsRequest, RecordRequest
+    from critpath_record import Budget, Count, CountsRequest, RecordRequest, Reporter, RunResult
 
 SETTINGS = ("execution", *RECORDING, *FLYING, *COUNTING)
 
@@ -135,7 +135,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     quiet = settings["quiet"]
     tell = ProgressReporter(quiet=quiet)
     try:
-        outcome = record(request, tell, survey_recorded, count=count_chosen)
+        observe = foresee(request.runs, tell) if len(request.commands) > 1 else lambda *_: None
+        outcome = record(request, tell, survey_recorded, observe, count_chosen)
     finally:
         tell.close()
     for line in describe_outcome(outcome, request):
@@ -283,6 +284,23 @@ def count_chosen(recording: Path) -> Chosen | None:
     from critpath import graph  # noqa: PLC0415 - as above
 
     return graph.count_chosen(recording)
+
+
+def foresee(planned: int, reporter: Reporter) -> Callable[[str, RunResult], None]:
+    """Return what is told of each run, and says what blocks show while that can be changed."""
+    from critpath.text.foresight import describe_power  # noqa: PLC0415 - of two commands only
+
+    took: dict[str, list[int]] = {"A": [], "B": []}
+
+    def observe(which: str, run: RunResult) -> None:
+        took[which].append(0 if run.timed_out else run.end - run.begin)
+        done = sum(map(len, took.values()))
+        if done in {planned, 2 * planned} and (
+            said := describe_power(took["A"], took["B"], planned)
+        ):
+            reporter.say(said)
+
+    return observe
 
 
 def _request(arguments: argparse.Namespace, settings: Settings) -> RecordRequest:

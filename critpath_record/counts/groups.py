@@ -7,6 +7,8 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +16,9 @@ from critpath.errors import CritpathError, UsageError
 from critpath.units import plural, safe_text
 from critpath_marks.sessions import pid_namespace
 from critpath_record.containers import cgroup_names
+from critpath_record.identity import is_dead_session
 from critpath_record.limits import hierarchies
+from critpath_record.recorder import Leftover
 
 _MOUNTS: Final = Path("/proc/self/mountinfo")
 _OWN: Final = Path("/proc/self/cgroup")
@@ -162,19 +166,19 @@ def remove_group(group: Path) -> None:
     )
 
 
-def find_groups(prefix: str) -> Iterator[Path]:
-    """Yield the groups whose names begin so."""
-    for path, _, _ in _walk():
-        if path.name.startswith(prefix):
-            yield path
+def find_leftovers() -> list[Leftover]:
+    """Return the groups of dead recorders' commands; nothing else outlives a recorder of counts."""
+    return [
+        Leftover("group", group.name, group.name, partial(remove_group, group))
+        for group in (_walk() if os.geteuid() == 0 else ())
+        if is_dead_session(group.name)
+    ]
 
 
-def _walk() -> Iterator[tuple[Path, list[str], list[str]]]:
+def _walk() -> Iterator[Path]:
     root = find_root()
-    for seen, (path, below, files) in enumerate(os.walk(root) if root else ()):
-        if seen > _MOST_GROUPS:
-            return
-        yield Path(path), below, files
+    for path, *_ in islice(os.walk(root) if root else (), _MOST_GROUPS):
+        yield Path(path)
 
 
 def find_group(name: str) -> Group:
@@ -187,9 +191,7 @@ def find_group(name: str) -> Group:
             return Group(path, wanted)
     else:
         found = [
-            path
-            for path, _, _ in _walk()
-            if path != root and wanted in cgroup_names(f"0::/{path.name}")
+            path for path in _walk() if path != root and wanted in cgroup_names(f"0::/{path.name}")
         ]
         if len(found) > 1:
             raise UsageError(

@@ -7,7 +7,6 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
-from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -19,10 +18,9 @@ from critpath_record.counts.counting import Reader
 from critpath_record.counts.events import FREE, Counted, missing_events
 from critpath_record.counts.fallback import PerfCounts
 from critpath_record.counts.functions import find_functions
-from critpath_record.counts.groups import find_groups, find_root, remove_group
+from critpath_record.counts.groups import find_root
 from critpath_record.ftrace import tracefs
-from critpath_record.identity import is_dead_session
-from critpath_record.recorder import Leftover, RecorderSettings, Requirement
+from critpath_record.recorder import RecorderSettings, Requirement
 from critpath_record.source import Source, Taken
 
 _ROOT = "sudo critpath record --recorder counts ..."
@@ -148,17 +146,6 @@ def _mentions(file: Path, text: str) -> bool:
     with contextlib.suppress(OSError):
         return text.encode() in file.read_bytes()
     return False
-
-
-def find_leftovers() -> list[Leftover]:
-    """Return the control groups of dead recorders' commands; nothing else outlives a recorder."""
-    if os.geteuid() != 0:
-        return []
-    return [
-        Leftover("group", group.name, group.name, partial(remove_group, group))
-        for group in find_groups("critpath-")
-        if is_dead_session(group.name)
-    ]
 
 
 def finish_killed(directory: Path, report: Callable[[str], None]) -> Taken | None:

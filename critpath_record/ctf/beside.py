@@ -8,18 +8,14 @@ from itertools import islice
 from typing import Final
 
 from critpath_record.budget.gaps import LayerGap
-from critpath_record.ctf.trace import TEXT, CtfEventClass, TraceWriter, declare_integer, pack_text
+from critpath_record.ctf.trace import CtfEventClass, TraceWriter, declare_fields, pack_text
 
 LABEL: Final = "critpath_message_label"
-_LABEL_FIELDS: Final = (
-    declare_integer("sk", 8, signed=False, base=16),
-    declare_integer("length", 4, signed=False),
-    declare_integer("trace_id_high", 8, signed=False, base=16),
-    declare_integer("trace_id_low", 8, signed=False, base=16),
-    TEXT.format("label"),
+_LABEL_FIELDS: Final = declare_fields(
+    "x8 sk, u4 length, x8 trace_id_high, x8 trace_id_low, text label"
 )
 _LABEL_HEAD: Final = struct.Struct("<QI")
-_GAP_FIELDS: Final = (TEXT.format("layer"), TEXT.format("why"))
+_GAP_FIELDS: Final = declare_fields("text layer, text why")
 _AT_ONCE: Final = 4096  # events of a packet
 
 LabelRow = tuple[int, int, int, int, bytes, str]  # when, socket, thread, size, trace, label

@@ -6,24 +6,14 @@ import re
 import struct
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeVar
 
-from critpath_record.ctf.trace import (
-    TEXT,
-    CtfEventClass,
-    TraceWriter,
-    declare_address,
-    declare_characters,
-    declare_integer,
-    pack_text,
-)
+from critpath_record.ctf.trace import CtfEventClass, TraceWriter, declare_fields, pack_text
 from critpath_record.identity import INITIAL_PID_NAMESPACE
 
 
-@dataclass(frozen=True)
-class ThreadState:
+class ThreadState(NamedTuple):
     """A thread, when it was read (ns); `state` is the letter of ``/proc/TID/stat``."""
 
     time: int
@@ -33,12 +23,11 @@ class ThreadState:
     comm: str
     state: str
     cpu: int
-    kernel: bool
+    kernel: int  # 1 for a thread of the kernel
     namespace: int  # inode number of its pid namespace, 0 if unknown
 
 
-@dataclass(frozen=True)
-class Cgroup:
+class Cgroup(NamedTuple):
     """A control group that a process was in, when that was read (ns)."""
 
     time: int
@@ -47,8 +36,7 @@ class Cgroup:
     path: str
 
 
-@dataclass(frozen=True)
-class Socket:
+class Socket(NamedTuple):
     """A socket that was open, when that was read (ns); see `critpath_record.sockets`."""
 
     time: int
@@ -57,89 +45,63 @@ class Socket:
     family: int
     protocol: int
     state: int
-    local: bytes  # as on the wire; empty where there is none, as is the other
-    remote: bytes
-    ports: tuple[int, int]  # local and remote
+    local: str  # as on the wire, in hexadecimal; empty where there is none, as is the other
+    sport: int
+    remote: str
+    dport: int
     place: int  # its address in the kernel, 0 where that is hidden
     path: str
     last: bool = False  # read at the end
 
 
-@dataclass(frozen=True)
-class Descriptor:
-    """A descriptor of a process that named a socket, when that was read (ns).
-
-    With ``tid``, that thread was in a system call with it.
-    """
+class Descriptor(NamedTuple):
+    """A descriptor of a process that named a socket, when that was read (ns)."""
 
     time: int
     pid: int
     fd: int
     inode: int
-    tid: int
+    tid: int  # the thread that was in a system call with it; 0 for none
     last: bool = False
 
 
 Row = Socket | Descriptor | Cgroup
+_Kind = TypeVar("_Kind", ThreadState, Cgroup, Socket, Descriptor)
+
+# How many bits a row's numbers have at most; what is not here is text.
+_BITS: Final = {
+    **dict.fromkeys(("time", "inode"), 63),
+    **dict.fromkeys(("tid", "tgid", "ppid", "cpu", "kernel", "hierarchy", "pid", "fd"), 31),
+    **dict.fromkeys(("family", "protocol", "sport", "dport"), 16),
+    "namespace": 32,
+    "state": 8,
+    "place": 64,
+}
 
 
-def _are_within(*numbers: tuple[object, int]) -> bool:
-    """Tell whether each is a whole number of so many bits."""
-    return all(isinstance(n, int) and 0 <= n < 1 << bits for n, bits in numbers)
+def make_row(kind: type[_Kind], row: object) -> _Kind | None:
+    """Return a row that was written as a list; None for one that is malformed."""
+    names = [name for name in kind._fields if name != "last"]
+    if not isinstance(row, list | tuple) or len(row) != len(names):
+        return None
+    values: Sequence[Any] = row
+    for name, value in zip(names, values, strict=True):
+        bits = 0 if kind is ThreadState and name == "state" else _BITS.get(name, 0)
+        whole = isinstance(value, int) and 0 <= value < 1 << bits
+        if not (whole if bits else isinstance(value, str)):
+            return None
+    if kind is Socket and any(_decode_address(row[at]) is None for at in (6, 8)):
+        return None
+    return kind(*row)
 
 
-# Rows that were written as lists; None stands for one that is malformed.
-
-
-def make_thread(row: Any) -> ThreadState | None:
-    """Return a row as a thread."""
+def _decode_address(text: str) -> bytes | None:
+    """Return an address of 0, 4 or 16 bytes, None for what is none."""
     try:
-        time, tid, tgid, ppid, comm, state, cpu, kernel, namespace = row
-    except (TypeError, ValueError):
+        found = bytes.fromhex(text)
+    except ValueError:
         return None
-    ids = ((time, 63), (tid, 31), (tgid, 31), (ppid, 31), (cpu, 31), (namespace, 32))
-    if not _are_within(*ids):
-        return None
-    return ThreadState(time, tid, tgid, ppid, str(comm), str(state), cpu, bool(kernel), namespace)
-
-
-def make_cgroup(row: Any) -> Cgroup | None:
-    """Return a row as a control group of a process."""
-    try:
-        time, tgid, hierarchy, path = row
-    except (TypeError, ValueError):
-        return None
-    right = isinstance(path, str) and _are_within((time, 63), (tgid, 31), (hierarchy, 31))
-    return Cgroup(time, tgid, hierarchy, path) if right else None
-
-
-def make_descriptor(row: Any) -> Descriptor | None:
-    """Return a row as a descriptor."""
-    try:
-        time, pid, fd, inode, tid = row
-    except (TypeError, ValueError):
-        return None
-    right = _are_within((time, 63), (pid, 31), (fd, 31), (inode, 63), (tid, 31))
-    return Descriptor(time, pid, fd, inode, tid) if right else None
-
-
-def make_socket(row: Any) -> Socket | None:
-    """Return a row as a socket."""
-    try:
-        time, namespace, inode, family, protocol, state, *ends, place, path = row
-        local, sport, remote, dport = ends
-        right = _are_within(
-            *((time, 63), (namespace, 32), (inode, 63), (family, 16), (protocol, 16)),
-            *((state, 8), (sport, 16), (dport, 16), (place, 64)),
-        )
-        both = bytes.fromhex(local), bytes.fromhex(remote)
-    except (TypeError, ValueError):
-        return None
-    if not right or {len(b) for b in both} - {0, 4, 16} or not isinstance(path, str):
-        return None
-    return Socket(
-        *(time, namespace, inode, family, protocol, state, *both, (sport, dport), place, path)
-    )
+    return found if len(found) in {0, 4, 16} else None
 
 
 _START: Final = "lttng_statedump_start"
@@ -148,40 +110,16 @@ _END: Final = "lttng_statedump_end"
 _CGROUP: Final = "critpath_statedump_cgroup"
 _SOCKET: Final = "critpath_statedump_socket"
 _DESCRIPTOR: Final = "critpath_statedump_fd"
-_FIELDS: Final = (
-    *(
-        declare_integer(name, 4, signed=True)
-        for name in ("tid", "vtid", "pid", "vpid", "ppid", "vppid")
-    ),
-    declare_characters("name", 16),
-    *(declare_integer(name, 4, signed=True) for name in ("type", "mode", "submode", "status")),
-    declare_integer("ns_level", 4, signed=True),
-    declare_integer("ns_inum", 4, signed=False),
-    declare_integer("cpu", 4, signed=False),
+_FIELDS: Final = declare_fields(
+    "i4 tid, i4 vtid, i4 pid, i4 vpid, i4 ppid, i4 vppid, c16 name, i4 type, i4 mode, i4 submode, "
+    "i4 status, i4 ns_level, u4 ns_inum, u4 cpu"
 )
-_CGROUP_FIELDS: Final = (
-    declare_integer("pid", 4, signed=True),
-    declare_integer("dst_root", 4, signed=True),
-    TEXT.format("dst_path"),
+_CGROUP_FIELDS: Final = declare_fields("i4 pid, i4 dst_root, text dst_path")
+_SOCKET_FIELDS: Final = declare_fields(
+    "x8 skaddr, i4 oldstate, i4 newstate, u2 sport, u2 dport, u2 family, u2 protocol, a4 saddr, "
+    "a4 daddr, a16 saddr_v6, a16 daddr_v6, u8 inode, u4 net_ns_inum, text path"
 )
-_SOCKET_FIELDS: Final = (
-    declare_integer("skaddr", 8, signed=False, base=16),
-    *(declare_integer(name, 4, signed=True) for name in ("oldstate", "newstate")),
-    *(declare_integer(name, 2, signed=False) for name in ("sport", "dport", "family", "protocol")),
-    *declare_address("saddr", 4),
-    *declare_address("daddr", 4),
-    *declare_address("saddr_v6", 16),
-    *declare_address("daddr_v6", 16),
-    declare_integer("inode", 8, signed=False),
-    declare_integer("net_ns_inum", 4, signed=False),
-    TEXT.format("path"),
-)
-_DESCRIPTOR_FIELDS: Final = (
-    declare_integer("pid", 4, signed=True),
-    declare_integer("fd", 4, signed=True),
-    declare_integer("inode", 8, signed=False),
-    declare_integer("in_tid", 4, signed=True),
-)
+_DESCRIPTOR_FIELDS: Final = declare_fields("i4 pid, i4 fd, u8 inode, i4 in_tid")
 _PROCESS: Final = struct.Struct("<6i16s5iII")
 _SOCKET_HEAD: Final = struct.Struct("<Qii4H")
 
@@ -202,9 +140,8 @@ def statedump_classes(
 ) -> dict[str, CtfEventClass]:
     """Return the event classes of a statedump that has some of these, with ids from `first` on.
 
-    LTTng lacks those of critpath.  That of control groups has the fields of the kernel's
-    ``cgroup_attach_task``, that of sockets those of ``inet_sock_set_state``, with an old state
-    of 1 for those that were there at the end.
+    That of control groups has the fields of the kernel's ``cgroup_attach_task``, that of sockets
+    those of ``inet_sock_set_state``, with an old state of 1 for those of the end.
     """
     wanted = {
         _START: (),
@@ -220,15 +157,11 @@ def statedump_classes(
     }
 
 
-def _namespace_ids(thread: ThreadState) -> tuple[int, int, int, int]:
-    """Return vtid, vpid, vppid and the level of a thread's namespace; 0 where unknown."""
-    if thread.namespace == INITIAL_PID_NAMESPACE:
-        return thread.tid, thread.tgid, thread.ppid, 0
-    return 0, 0, 0, int(thread.namespace != 0)
-
-
 def _pack_thread(thread: ThreadState) -> bytes:
-    vtid, vpid, vppid, level = _namespace_ids(thread)
+    vtid = vpid = vppid = 0  # unknown
+    if initial := thread.namespace == INITIAL_PID_NAMESPACE:
+        vtid, vpid, vppid = thread.tid, thread.tgid, thread.ppid
+    level = int(not initial and thread.namespace != 0)
     comm = thread.comm
     if thread.kernel and comm.startswith("kworker/"):
         # /proc adds what the worker last did, which is no part of its name in events.
@@ -243,7 +176,8 @@ def _pack_thread(thread: ThreadState) -> bytes:
 
 
 def _pack_socket(socket: Socket) -> bytes:
-    pairs = [(a, b"") if len(a) == 4 else (b"", a) for a in (socket.local, socket.remote)]
+    ends = (_decode_address(text) or b"" for text in (socket.local, socket.remote))
+    pairs = [(a, b"") if len(a) == 4 else (b"", a) for a in ends]
     addresses = b"".join(
         address.rjust(size, b"\0")
         for size, ends in zip((4, 16), zip(*pairs, strict=True), strict=True)
@@ -252,7 +186,7 @@ def _pack_socket(socket: Socket) -> bytes:
     return (
         _SOCKET_HEAD.pack(
             *(socket.place, socket.last, socket.state),
-            *(*socket.ports, socket.family, socket.protocol),
+            *(socket.sport, socket.dport, socket.family, socket.protocol),
         )
         + addresses
         + struct.pack("<QI", socket.inode, socket.namespace)
@@ -313,8 +247,9 @@ def write_sockets(
     """
     made: list[Row] = []
     for name, found, last in rows:
-        make = make_socket if name == "sockets" else make_descriptor
-        made += [replace(row, last=last) for row in map(make, found) if row is not None]
+        kind: Any = Socket if name == "sockets" else Descriptor
+        some = (make_row(kind, row) for row in found)
+        made += [row._replace(last=last) for row in some if row is not None]
     if not made:
         return
     classes = {

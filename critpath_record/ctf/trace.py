@@ -62,6 +62,26 @@ def declare_characters(name: str, count: int) -> str:
     )
 
 
+def declare_fields(text: str) -> tuple[str, ...]:
+    """Return the declarations of fields in a short form, such as ``i4 tid, x8 sk, text path``.
+
+    i, u, x and so many bytes: signed, unsigned, an address in memory; c: text; a: of internet.
+    """
+    found: list[str] = []
+    for kind, name in map(str.split, text.split(",")):
+        size = int(kind[1:]) if kind != "text" else 0
+        if not size:
+            found.append(TEXT.format(name))
+        elif kind[0] == "c":
+            found.append(declare_characters(name, size))
+        elif kind[0] == "a":
+            found += declare_address(name, size)
+        else:
+            base = 16 if kind[0] == "x" else 10
+            found.append(declare_integer(name, size, signed=kind[0] == "i", base=base))
+    return tuple(found)
+
+
 # Metadata
 
 

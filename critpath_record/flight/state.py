@@ -23,11 +23,10 @@ from critpath_record.flight.dumps import HELD, find_dumps, remove_gone
 from critpath_record.ftrace import raw as raws
 from critpath_record.identity import is_dead_session
 from critpath_record.recorder import Leftover
-from critpath_record.registry import registry_directory
+from critpath_record.registry import FLIGHT, registry_directory
 
 FORMAT: Final = "critpath/flight/1"
 STATE: Final = "flight.json"
-_PREFIX: Final = "flight-"
 _SOCKET: Final = ".sock"
 _LONGEST: Final = 65_536
 _BACKLOG: Final = 128
@@ -85,7 +84,7 @@ def lock_path(directory: Path) -> Path:
             "run as root",
         )
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", directory.name)[:60] or "flight"
-    return place / f"{_PREFIX}{name}"
+    return place / f"{FLIGHT}{name}"
 
 
 def socket_path(lock: Path) -> Path:
@@ -146,7 +145,7 @@ def listen(lock: Path) -> Iterator[socket.socket]:
 
 def _locks() -> Iterator[tuple[Path, Mapping[str, Any]]]:
     place = registry_directory()
-    for path in sorted(place.glob(f"{_PREFIX}*")) if place else ():
+    for path in sorted(place.glob(f"{FLIGHT}*")) if place else ():
         if path.suffix != _SOCKET:
             yield path, read_object(path, _LONGEST)
 

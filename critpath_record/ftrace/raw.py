@@ -19,23 +19,14 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from critpath.errors import CritpathError, UnreadableError
 from critpath.model import Gap
-from critpath_record.ctf.statedump import (
-    Cgroup,
-    Descriptor,
-    Socket,
-    ThreadState,
-    make_cgroup,
-    make_descriptor,
-    make_socket,
-    make_thread,
-)
+from critpath_record.ctf.statedump import Cgroup, Descriptor, Socket, ThreadState, make_row
 from critpath_record.ftrace.tracefs import Instance
 
 RAW: Final = "raw"
@@ -228,32 +219,27 @@ def _mapping(of: Any) -> Mapping[str, Any]:
     return of if isinstance(of, dict) else {}
 
 
-def _read_rows(file: Path, make: Callable[[Any], _Row | None]) -> tuple[_Row, ...]:
-    """Read rows in order of time; a file that is damaged or missing has none."""
+def _read_rows(file: Path, kind: type[_Row], end: int = 0) -> tuple[_Row, ...]:
+    """Read rows in order of time, none after `end`; a file that is damaged or missing has none."""
     try:
         rows = _load(file) if file.exists() else []
     except CritpathError:
         return ()
-    made = [make(row) for row in (rows if isinstance(rows, list) else [])]
+    made = [make_row(kind, row) for row in (rows if isinstance(rows, list) else [])]
     if None in made:
         raise _broken(file, "has a row that is malformed")
-    return tuple(sorted((row for row in made if row is not None), key=lambda row: row.time))
+    rows = sorted((row for row in made if row is not None), key=lambda row: row.time)
+    return tuple(row._replace(time=min(row.time, end or row.time)) for row in rows)
 
 
-def _read_both(
-    directory: Path, name: str, make: Callable[[Any], _Named | None], end: int
-) -> tuple[_Named, ...]:
+def _read_both(directory: Path, name: str, kind: type[_Named], end: int) -> tuple[_Named, ...]:
     """Read what was there at the start, and at the end."""
-    found: list[_Named] = []
-    for last in (False, True):
-        of = _read_clipped(directory / f"{name}{AT_END * last}.json", make, end)
-        found += (replace(row, last=last) for row in of)
+    found = [
+        row._replace(last=last)
+        for last in (False, True)
+        for row in _read_rows(directory / f"{name}{AT_END * last}.json", kind, end)
+    ]
     return tuple(found)
-
-
-def _read_clipped(file: Path, make: Callable[[Any], _Row | None], end: int) -> tuple[_Row, ...]:
-    """Read rows, none of which is after the recording."""
-    return tuple(replace(r, time=min(r.time, end or r.time)) for r in _read_rows(file, make))
 
 
 def read_stats(file: Path) -> Mapping[int, Mapping[str, int]] | None:
@@ -302,12 +288,12 @@ def read_raw(directory: Path) -> RawRecording:
         end=end,
         host=_mapping(about.get("host")),
         recorder=_mapping(about.get("recorder")),
-        threads=_read_rows(directory / "statedump.json", make_thread),
-        threads_end=_read_rows(directory / f"statedump{AT_END}.json", make_thread),
-        cgroups=_read_rows(directory / "cgroups.json", make_cgroup),
-        cgroups_end=_read_clipped(directory / f"cgroups{AT_END}.json", make_cgroup, end),
-        sockets=_read_both(directory, "sockets", make_socket, end),
-        descriptors=_read_both(directory, "descriptors", make_descriptor, end),
+        threads=_read_rows(directory / "statedump.json", ThreadState),
+        threads_end=_read_rows(directory / f"statedump{AT_END}.json", ThreadState),
+        cgroups=_read_rows(directory / "cgroups.json", Cgroup),
+        cgroups_end=_read_rows(directory / f"cgroups{AT_END}.json", Cgroup, end),
+        sockets=_read_both(directory, "sockets", Socket, end),
+        descriptors=_read_both(directory, "descriptors", Descriptor, end),
         stats=read_stats(directory / "stats.json"),
         gaps=tuple(_read_gaps(about.get("gaps"))),
         beats={

@@ -31,7 +31,7 @@ from critpath_record.ftrace.budget import (
     is_under_budget,
     read_summary,
 )
-from critpath_record.ftrace.cleanup import find_leftovers, has_unsaved_pages
+from critpath_record.ftrace.cleanup import has_unsaved_pages
 from critpath_record.ftrace.convert import LOSS_COUNTERS, ConversionResult, convert
 from critpath_record.ftrace.drain import Drain, online_cpus, watermark
 from critpath_record.ftrace.events import (
@@ -60,14 +60,7 @@ from critpath_record.recorder import LABELS_FROM, TRACE, RecorderSettings, Unfin
 from critpath_record.sockets import scan_open
 from critpath_record.source import Count, Source, Taken
 
-__all__ = [
-    "FtraceRecorder",
-    "find_leftovers",
-    "find_needs",
-    "finish_killed",
-    "offered_way",
-    "open_recorder",
-]
+__all__ = ["FtraceRecorder", "find_needs", "finish_killed", "offered_way", "open_recorder"]
 
 _SETTLE: Final = 0.001  # s
 _EVENTS: Final = ("entries", "read events")  # of the kernel's counts: still there, and moved

@@ -1,4 +1,4 @@
-"""Starts a session daemon where there is none, and ends it again.
+"""Starts a session daemon where there is none; ends it and sessions, also of killed recorders.
 
 A root session daemon has one place, /var/run/lttng, in every release (LTTNG_RUNDIR came
 with 2.14, and LTTng-UST's Python agent looks nowhere else), so others can use ours while
@@ -14,14 +14,26 @@ import signal
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+from functools import partial
 from typing import Final
 
 from critpath.errors import CritpathError
+from critpath.model import CpuLoss
 from critpath.units import safe_text
 from critpath_marks.sessions import owner_of, start_time
 from critpath_record.identity import SESSION_VARIABLE, is_dead_session
-from critpath_record.lttng.program import is_reachable, list_sessions, trusted_program
+from critpath_record.lttng.program import (
+    ChannelCounts,
+    LttngError,
+    is_installed,
+    is_reachable,
+    list_channels,
+    list_sessions,
+    run_lttng,
+    trusted_program,
+)
+from critpath_record.proc import list_pids, read_name, read_stat, read_variable
+from critpath_record.recorder import Leftover
 
 # In our daemon's environment, with the session it was started for.  Not SESSION_VARIABLE,
 # which marks what descends from a command: a daemon is ended after its sessions, in
@@ -32,6 +44,7 @@ _PROGRAM: Final = "lttng-sessiond"
 _START_LIMIT: Final = 60.0  # seconds: it loads some forty kernel modules
 _STOP_LIMIT: Final = 30.0
 _POLL: Final = 0.05
+send = os.kill
 
 
 def start_daemon(session: str) -> int:
@@ -94,32 +107,14 @@ def _launch(program: str, environment: Mapping[str, str], stderr: int) -> int:
 
 def find_own_daemons() -> Iterator[tuple[int, str]]:
     """Yield the session daemons that any critpath started: pid, session."""
-    found = _read_daemons()
+    # Those with a session in their environment: parent and session.
+    daemons = [pid for pid in list_pids() if read_name(pid) == _PROGRAM]
+    named = {pid: read_variable(pid, DAEMON_VARIABLE) for pid in daemons}
+    found = {pid: (read_stat(pid), name) for pid, name in named.items() if name}
     # A daemon has a child of the same name, which ends with it.
-    for pid, (parent_pid, name) in found.items():
-        if parent_pid not in found and owner_of(name) is not None:
+    for pid, (fields, name) in found.items():
+        if fields and int(fields[1]) not in found and owner_of(name) is not None:
             yield pid, name
-
-
-def _read_daemons() -> dict[int, tuple[int, str]]:
-    """Return the session daemons with a session in their environment: parent and session."""
-    found = {}
-    wanted = DAEMON_VARIABLE.encode() + b"="
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdecimal():
-            continue
-        try:
-            if (entry / "comm").read_bytes().strip() != _PROGRAM.encode():
-                continue
-            variables = (entry / "environ").read_bytes().split(b"\0")
-            parent = (entry / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()[1]
-        except OSError:
-            continue
-        for variable in variables:
-            if variable.startswith(wanted):
-                name = variable.removeprefix(wanted).decode("ascii", "replace")
-                found[int(entry.name)] = (int(parent), name)
-    return found
 
 
 def end_daemon(pid: int) -> bool:
@@ -148,7 +143,7 @@ def _terminate(pid: int) -> None:
     for number, whom in ((signal.SIGTERM, [pid]), (signal.SIGKILL, members)):
         for one in whom:
             try:
-                _send(one, number)
+                send(one, number)
             except ProcessLookupError:
                 continue
             except PermissionError:
@@ -163,10 +158,6 @@ def _terminate(pid: int) -> None:
     raise CritpathError(f"the session daemon {pid} does not end", f"sudo kill -9 {pid}")
 
 
-def _send(pid: int, number: int) -> None:
-    os.kill(pid, number)
-
-
 def _is_alive(pid: int, started: int = 0) -> bool:
     """Return whether a process lives; collect it if it is a dead child of ours."""
     found = start_time(pid)
@@ -179,11 +170,77 @@ def _is_alive(pid: int, started: int = 0) -> bool:
 
 def _session_members(leader: int) -> list[int]:
     """Return the other processes of the session (setsid) that a daemon leads."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal() and int(entry.name) != leader:
-            with contextlib.suppress(OSError):
-                stat = (entry / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()
-                if int(stat[3]) == leader:
-                    found.append(int(entry.name))
-    return found
+    return [pid for pid in list_pids() if pid != leader and read_stat(pid)[3:4] == [str(leader)]]
+
+
+# Ending sessions, our own and those of killed recorders
+
+DATA_LIMIT: Final = 120.0  # seconds the consumer daemon may take to write what is left
+# What was lost by sessions that this process ended for dead recorders: LTTng forgets it
+# with the session, and the manifest is written afterwards.
+losses: Final[dict[str, tuple[CpuLoss, ...]]] = {}
+
+
+def stop_session(session: str, limit: float = DATA_LIMIT) -> str:
+    """Turn tracing off and wait until the trace is written.
+
+    Returns a warning if it was not written in time, else "".
+    """
+    try:
+        # Stops first, then asks again and again whether data is pending.
+        run_lttng("stop", session, limit=limit)
+    except LttngError as error:
+        if error.reason == "timeout":
+            return (
+                f"{limit:.0f} s after tracing was turned off, LTTng's consumer daemon had"
+                " not written everything: the trace may lack its end"
+            )
+        if not any(x in error.reason.lower() for x in ("already stopped", "not started")):
+            raise
+    return ""
+
+
+def destroy_session(session: str, *, wait: bool = True) -> None:
+    """Remove a session from its daemon, if it is there."""
+    try:
+        run_lttng("destroy", *(() if wait else ("--no-wait",)), session, limit=DATA_LIMIT)
+    except LttngError as error:
+        if error.reason == "timeout" and wait:
+            destroy_session(session, wait=False)
+        elif "not found" not in error.reason.lower():
+            raise
+
+
+def sum_losses(counted: list[ChannelCounts]) -> tuple[CpuLoss, ...]:
+    """Return what all channels lost; LTTng does not count by CPU."""
+    events = sum(channel.discarded for channel in counted)
+    packets = sum(channel.lost_packets for channel in counted)
+    return (CpuLoss(-1, events, packets),) if events or packets else ()
+
+
+def end_session(session: str) -> None:
+    """Stop and destroy the session of a dead recorder, which makes its trace readable."""
+    stop_session(session)
+    with contextlib.suppress(CritpathError):
+        losses[session] = sum_losses(list_channels(session))
+    destroy_session(session)
+
+
+def find_leftovers() -> list[Leftover]:
+    """Return the sessions and session daemons of dead recorders."""
+    if not is_installed():
+        return []
+    sessions: dict[str, str] = {}
+    with contextlib.suppress(LttngError):  # no daemon: no session
+        sessions = list_sessions()
+    found = [("session", name, name, partial(end_session, name)) for name in sessions]
+    found += [("daemon", str(p), name, partial(_end_left, p)) for p, name in find_own_daemons()]
+    return [Leftover(*one) for one in found if is_dead_session(one[2])]
+
+
+def _end_left(pid: int) -> None:
+    if not end_daemon(pid):
+        raise CritpathError(
+            f"the session daemon {pid} still has sessions of others: {', '.join(list_sessions())}",
+            "end those, then: critpath doctor --clean",
+        )

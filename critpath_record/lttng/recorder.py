@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from xml.etree import ElementTree as ET
 
 from critpath.errors import CritpathError, UnreadableError, UsageError
-from critpath.model import CpuLoss, Gap
+from critpath.model import Gap
 from critpath.schema.ways import PACKETS, way_of_requests
 from critpath_marks.channels import RECORDER
 from critpath_marks.sessions import new_session_name, owner_of
@@ -36,10 +36,14 @@ from critpath_record.ftrace.drain import online_cpus
 from critpath_record.identity import is_dead_session
 from critpath_record.lttng import program
 from critpath_record.lttng.daemon import (
-    end_daemon,
+    destroy_session,
+    end_session,
     end_unused_daemons,
     find_own_daemons,
+    losses,
     start_daemon,
+    stop_session,
+    sum_losses,
 )
 from critpath_record.lttng.gate import (
     FLUSHED_EVERY,
@@ -49,17 +53,10 @@ from critpath_record.lttng.gate import (
     find_daemons,
 )
 from critpath_record.lttng.preflight import find_needs, offered_way
-from critpath_record.lttng.program import (
-    ChannelCounts,
-    LttngError,
-    is_installed,
-    list_channels,
-    list_sessions,
-    run_lttng,
-)
+from critpath_record.lttng.program import LttngError, is_installed, list_sessions
 from critpath_record.manifests import read_manifest
 from critpath_record.profiles import WITHOUT, parse_profile, read_instruction, refuse_profile
-from critpath_record.recorder import TRACE, Leftover, UnfinishedError
+from critpath_record.recorder import TRACE, UnfinishedError
 from critpath_record.sockets import scan_open
 from critpath_record.source import Source, Taken
 
@@ -67,14 +64,7 @@ if TYPE_CHECKING:
     from critpath_record.budget.control import Budget
     from critpath_record.recorder import RecorderSettings
 
-__all__ = [
-    "LttngRecorder",
-    "find_leftovers",
-    "find_needs",
-    "finish_killed",
-    "offered_way",
-    "open_recorder",
-]
+__all__ = ["LttngRecorder", "find_needs", "finish_killed", "offered_way", "open_recorder"]
 
 # Marks of programs in Python come through LTTng-UST's agent, as records of this logger.
 LOGGER: Final = "critpath"
@@ -82,11 +72,6 @@ _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 _USER_CONTEXTS: Final = ("vpid", "vtid", "procname")
 SWITCH: Final = "sched_switch"
 _FORMATS_SINCE: Final = (2, 15)  # before, LTTng writes CTF 1.8 and has no choice
-
-
-def open_recorder(settings: RecorderSettings) -> Source:
-    """Return a recorder; nothing is made before `start`."""
-    return LttngRecorder(settings)
 
 
 class LttngRecorder(UnderBudget, Source):
@@ -368,6 +353,9 @@ class LttngRecorder(UnderBudget, Source):
         }
 
 
+open_recorder = LttngRecorder
+
+
 def _unavailable(reason: str = "no session daemon") -> CritpathError:
     """Return an error that says why the kernel tracer is unavailable."""
     for obstacle in find_needs(None):
@@ -396,64 +384,6 @@ def _trace_format(metadata: Path) -> str:
     return "ctf-2" if head[:1] in {b"\x1e", b"{"} else "ctf-1.8"
 
 
-# Ending sessions, our own and those of killed recorders
-
-
-DATA_LIMIT: Final = 120.0  # seconds the consumer daemon may take to write what is left
-
-# What was lost by sessions that this process ended for dead recorders: LTTng forgets it
-# with the session, and the manifest is written afterwards.
-_losses: Final[dict[str, tuple[CpuLoss, ...]]] = {}
-
-
-def stop_session(session: str, limit: float = DATA_LIMIT) -> str:
-    """Turn tracing off and wait until the trace is written.
-
-    Returns a warning if it was not written in time, else "".
-    """
-    try:
-        # Stops first, then asks again and again whether data is pending.
-        run_lttng("stop", session, limit=limit)
-    except LttngError as error:
-        if error.reason == "timeout":
-            return (
-                f"{limit:.0f} s after tracing was turned off, LTTng's consumer daemon had"
-                " not written everything: the trace may lack its end"
-            )
-        if (
-            "already stopped" not in error.reason.lower()
-            and "not started" not in error.reason.lower()
-        ):
-            raise
-    return ""
-
-
-def destroy_session(session: str, *, wait: bool = True) -> None:
-    """Remove a session from its daemon, if it is there."""
-    try:
-        run_lttng("destroy", *(() if wait else ("--no-wait",)), session, limit=DATA_LIMIT)
-    except LttngError as error:
-        if error.reason == "timeout" and wait:
-            destroy_session(session, wait=False)
-        elif "not found" not in error.reason.lower():
-            raise
-
-
-def sum_losses(counted: list[ChannelCounts]) -> tuple[CpuLoss, ...]:
-    """Return what all channels lost; LTTng does not count by CPU."""
-    events = sum(channel.discarded for channel in counted)
-    packets = sum(channel.lost_packets for channel in counted)
-    return (CpuLoss(-1, events, packets),) if events or packets else ()
-
-
-def end_session(session: str) -> None:
-    """Stop and destroy the session of a dead recorder, which makes its trace readable."""
-    stop_session(session)
-    with contextlib.suppress(CritpathError):
-        _losses[session] = sum_losses(list_channels(session))
-    destroy_session(session)
-
-
 def finish_killed(directory: Path, report: Callable[[str], None]) -> Taken:
     """Finish the recording of a recorder that was killed.
 
@@ -461,7 +391,9 @@ def finish_killed(directory: Path, report: Callable[[str], None]) -> Taken:
     here or by `find_leftovers` before.  Raises CritpathError if that fails.
     """
     place = (directory / TRACE).absolute()
-    session = _read_session(directory)
+    session = ""
+    with contextlib.suppress(UnreadableError):  # its manifest may never have come
+        session = read_manifest(directory).session
     there: dict[str, str] = {}
     if is_installed():
         with contextlib.suppress(LttngError):  # no daemon: no session
@@ -481,14 +413,14 @@ def finish_killed(directory: Path, report: Callable[[str], None]) -> Taken:
     gaps = _result_of_killed(directory)
     if not (place / "kernel" / "metadata").is_file():
         raise CritpathError(f"no trace in {place}", "nothing was recorded: remove it")
-    if session not in _losses:
+    if session not in losses:
         return Taken(
             facts={"name": "lttng"},
             warnings=("LTTng's count of discarded events is lost: the trace's own marks tell",),
             **gaps,
         )
-    mine = [name for name in _losses if owner_of(name) == owner]
-    loss = tuple(one for name in mine for one in _losses[name])
+    mine = [name for name in losses if owner_of(name) == owner]
+    loss = tuple(one for name in mine for one in losses[name])
     return Taken(loss=loss, facts={"name": "lttng"}, **gaps)
 
 
@@ -514,41 +446,6 @@ def _result_of_killed(directory: Path) -> dict[str, Any]:
     noticed = () if is_under_budget(raw) else (Gap(begin, end, -1, "the recorder was killed"),)
     found = _result_of_gaps(raw, directory, begin, end, noticed)
     return {**found, "end": end, "release": partial(raws.discard_raw, directory)}
-
-
-def find_leftovers() -> list[Leftover]:
-    """Return the sessions and session daemons of dead recorders."""
-    found: list[Leftover] = []
-    if not is_installed():
-        return found
-    with contextlib.suppress(LttngError):  # no daemon: no session
-        found += [
-            Leftover("session", name, name, partial(end_session, name))
-            for name in list_sessions()
-            if is_dead_session(name)
-        ]
-    found += [
-        Leftover("daemon", str(pid), name, partial(_end_daemon, pid))
-        for pid, name in find_own_daemons()
-        if is_dead_session(name)
-    ]
-    return found
-
-
-def _end_daemon(pid: int) -> None:
-    if not end_daemon(pid):
-        raise CritpathError(
-            f"the session daemon {pid} still has sessions of others: {', '.join(list_sessions())}",
-            "end those, then: critpath doctor --clean",
-        )
-
-
-def _read_session(directory: Path) -> str:
-    """Return the session that a recording's manifest names, "" if it has none."""
-    try:
-        return read_manifest(directory).session
-    except UnreadableError:
-        return ""
 
 
 # The session file that `lttng load` gets

@@ -189,14 +189,15 @@ def install(plan: Plan, replace: Setter = setattr) -> None:
         module.find_needs = lambda _, name=name, reason=reason: (
             [Requirement("x", reason, f"mend {name}")] if reason else []
         )
-        module.find_leftovers = list
         module.finish_killed = lambda *_: None
         sys.modules[module.__name__] = module
         found[name] = module.__name__
-    for place in ("recorder", "cleanup", "recovery"):
+    for place in ("recorder", "session", "cleanup", "recovery"):
         of = sys.modules.get(f"critpath_record.{place}")
-        if of is not None:
+        if hasattr(of, "RECORDERS"):
             replace(of, "RECORDERS", found)
+        if hasattr(of, "LEFTOVERS"):
+            replace(of, "LEFTOVERS", ())
     _refuse(plan, replace)
 
 

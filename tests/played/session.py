@@ -117,8 +117,8 @@ class PlayedSession:
         patch.setattr(session, "MarkRequests", no_requests)
         patch.setattr(session, "name_disks", dict)
         patch.setattr(session, "make_probes", dict)
-        patch.setattr(cleanup.flights, "find_leftovers", list)
         assert recovery.RECORDERS  # imported, so that the fakes are put there, too
+        assert cleanup.LEFTOVERS
         install(plan, patch.setattr)
         self.world.play(patch.setattr, session, signals)
 

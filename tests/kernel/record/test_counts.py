@@ -24,7 +24,8 @@ from critpath_record.counts import groups
 from critpath_record.counts.attach import ProgramCounts
 from critpath_record.counts.events import EVENT_SETS, select_counted
 from critpath_record.counts.fallback import PerfCounts
-from critpath_record.counts.recorder import find_leftovers, find_needs
+from critpath_record.counts.groups import find_leftovers
+from critpath_record.counts.recorder import find_needs
 from critpath_record.counts.syscall_names import syscall_names
 
 PYTHON = (sys.executable, "-S", "-E", "-c")

@@ -44,12 +44,36 @@ print(json.dumps([x.name for x in cleanup._find_processes({sys.argv[1]})]), flus
 """
 
 
+# What of ours is loaded to look for leftovers.
+LOOKS = """
+import sys
+from pathlib import Path
+from critpath_record import registry
+from critpath_record.cleanup import find_leftovers
+registry._ROOT = Path(sys.argv[1])  # without flights of this machine
+find_leftovers()
+print(*(name for name in sys.modules if name.startswith("critpath_record.")))
+"""
+
+
+def test_looking_for_leftovers_loads_no_recorder(tmp_path):
+    looks = [sys.executable, "-P", "-c", LOOKS, str(tmp_path)]
+    done = subprocess.run(looks, capture_output=True, text=True, check=True, timeout=60)
+    loaded = {name.removeprefix("critpath_record.") for name in done.stdout.split()}
+    assert {"lttng.daemon", "ftrace.cleanup", "counts.groups"} <= loaded
+    assert not loaded & {
+        *("lttng.recorder", "ftrace.recorder", "counts.recorder", "counts.counting", "functions"),
+        *("ftrace.convert", "ftrace._pages", "flight.memory", "flight.state", "messages", "bpf"),
+    }
+
+
 @pytest.fixture
 def instances(tmp_path, monkeypatch):
     """A registry of this test's own, and what the recorders say that was left in the kernel."""
     monkeypatch.setattr(registry, "_ROOT", tmp_path / "registry")
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     left = []
+    monkeypatch.setattr(cleanup, "LEFTOVERS", tuple(RECORDERS.values()))
     for name, place in RECORDERS.items():
         module = ModuleType(place)
         module.find_leftovers = (lambda: left) if name == "ftrace" else list

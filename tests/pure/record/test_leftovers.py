@@ -34,6 +34,7 @@ def recorders(tmp_path, monkeypatch):
     monkeypatch.setattr(registry, "_ROOT", tmp_path / "registry")
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     modules = {}
+    monkeypatch.setattr(cleanup, "LEFTOVERS", tuple(RECORDERS.values()))
     for name, place in RECORDERS.items():
         module = ModuleType(place)
         module.find_leftovers = list

@@ -17,7 +17,8 @@ from critpath.read.event_names import KERNEL_EVENTS
 from critpath.read.traces import read_events
 from critpath_record.cleanup import remove_leftovers
 from critpath_record.ftrace import marks
-from critpath_record.ftrace.recorder import FtraceRecorder, find_leftovers
+from critpath_record.ftrace.cleanup import find_leftovers
+from critpath_record.ftrace.recorder import FtraceRecorder
 from critpath_record.recorder import RecorderSettings
 from critpath_record.user import User
 

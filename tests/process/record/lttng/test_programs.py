@@ -12,7 +12,7 @@ import pytest
 from critpath.errors import CritpathError
 from critpath_marks import sessions
 from critpath_record.lttng import daemon, program
-from critpath_record.lttng.recorder import find_leftovers
+from critpath_record.lttng.daemon import find_leftovers
 from tests.played.lttng import Machine
 from tests.played.names import dead_name
 

@@ -18,12 +18,8 @@ from critpath_marks.sessions import new_session_name
 from critpath_record import profiles, registry
 from critpath_record.ftrace import drain, tracefs
 from critpath_record.ftrace import recorder as module
-from critpath_record.ftrace.recorder import (
-    FtraceRecorder,
-    find_leftovers,
-    finish_killed,
-    open_recorder,
-)
+from critpath_record.ftrace.cleanup import find_leftovers
+from critpath_record.ftrace.recorder import FtraceRecorder, finish_killed, open_recorder
 from critpath_record.recorder import RecorderSettings, UnfinishedError
 from critpath_record.registry import register
 

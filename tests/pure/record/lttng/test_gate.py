@@ -19,8 +19,9 @@ from critpath_record.budget.control import Budget
 from critpath_record.ftrace import budget as budget_module
 from critpath_record.lttng import gate as gate_module
 from critpath_record.lttng import recorder as recorder_module
+from critpath_record.lttng.daemon import find_leftovers
 from critpath_record.lttng.gate import LttngBudget, SessionGate, Tracker, find_daemons
-from critpath_record.lttng.recorder import find_leftovers, finish_killed, open_recorder
+from critpath_record.lttng.recorder import finish_killed, open_recorder
 from critpath_record.recorder import RecorderSettings
 from tests.played.names import dead_name
 from tests.played.processes import Clock

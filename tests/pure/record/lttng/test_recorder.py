@@ -14,13 +14,8 @@ from critpath.model.recording import RECORDING
 from critpath_marks import sessions
 from critpath_record.lttng import program
 from critpath_record.lttng import recorder as recorder_module
-from critpath_record.lttng.daemon import start_daemon
-from critpath_record.lttng.recorder import (
-    find_leftovers,
-    find_needs,
-    finish_killed,
-    open_recorder,
-)
+from critpath_record.lttng.daemon import find_leftovers, start_daemon
+from critpath_record.lttng.recorder import find_needs, finish_killed, open_recorder
 from critpath_record.manifests import write_manifest
 from critpath_record.recorder import RecorderSettings, UnfinishedError
 from tests.played.names import dead_name

@@ -308,7 +308,7 @@ def test_linking_that_was_interrupted_is_done_again_and_the_loss_stays(tmp_path)
         container=0,
         settings=None,
         observe=lambda *_: None,
-        choice=SimpleNamespace(name="ftrace"),
+        recorder="ftrace",
         user=None,
         signals=SimpleNamespace(exit_code=130),
         runner=None,

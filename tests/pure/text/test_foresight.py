@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 
-from critpath_record.runner import describe_power
+from critpath.text.foresight import describe_power
 
 
 def draw_runs(spread, many, shift=0.0):
