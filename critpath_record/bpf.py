@@ -17,20 +17,25 @@ from typing import Any, Final
 
 # The system call's number.
 _NUMBERS: Final = {"x86_64": 321, "aarch64": 280, "riscv64": 280}
-MAP_CREATE, MAP_LOOKUP, PROG_LOAD = 0, 1, 5
+MAP_CREATE, MAP_LOOKUP, MAP_UPDATE, PROG_LOAD = 0, 1, 2, 5
 PROG_NEXT_ID, OBJECT_INFO, RAW_TRACEPOINT_OPEN = 11, 15, 17
 # Kinds of maps and programs.
 RINGBUF, ARRAY, RAW_TRACEPOINT, TRACING = 27, 2, 17, 26
+EVENTS, ARRAY_OF_CPUS, NEWEST = 4, 6, 9  # perf events, an array for each cpu, a table by numbers
 FUNCTION_ENTRY: Final = 24  # where a program of the kind TRACING is attached
 MMAPABLE: Final = 1 << 10
 # Helpers.
-LOOKUP, NOW, CPU, PID_TGID, READ_USER, ANCESTOR_GROUP = 1, 5, 8, 14, 112, 123
+LOOKUP, UPDATE, NOW, CPU, PID_TGID, OUTPUT_EVENT = 1, 2, 5, 8, 14, 25
+READ_USER, READ_KERNEL, READ_USER_TEXT, READ_KERNEL_TEXT, ANCESTOR_GROUP = 112, 113, 114, 115, 123
 OUTPUT, RESERVE, SUBMIT, CURRENT, REGISTERS = 130, 131, 132, 158, 175
 NO_WAKEUP: Final = 1
 # Codes of instructions.
 EQUAL32, NOT_EQUAL, AT_MOST, AT_MOST_SIGNED, MORE, LESS = 0x16, 0x55, 0xB5, 0xD5, 0x25, 0xA5
-NOT_EQUAL_REGISTERS: Final = 0x5D
-LOAD64, LOAD32, LOAD8, STORE64, STORE32, ADD_ATOMIC = 0x79, 0x61, 0x71, 0x7B, 0x63, 0xDB
+ANY_BIT: Final = 0x45
+EQUAL_REGISTERS, NOT_EQUAL_REGISTERS, MORE_REGISTERS = 0x1D, 0x5D, 0x2D
+LOAD64, LOAD32, LOAD16, LOAD8 = 0x79, 0x61, 0x69, 0x71
+STORE64, STORE32, STORE16, STORE8, ADD_ATOMIC = 0x7B, 0x63, 0x6B, 0x73, 0xDB
+SUBTRACT, MULTIPLY, SHIFT_RIGHT, SHIFT_RIGHT_SIGNED, END = 0x1F, 0x27, 0x77, 0xC7, 0x95
 _MAP, _MAP_VALUE = 1, 2  # what a 64-bit constant stands for
 _INFO: Final = struct.Struct("<208xQ")  # of bpf_prog_info: recursion_misses
 _NAME: Final = 15  # bytes of a program's or map's name
@@ -164,6 +169,17 @@ def make_ring(size: int) -> int:
     return call(MAP_CREATE, struct.pack("<5I", RINGBUF, 0, 0, size, 0))
 
 
+def make_map(kind: int, key: int, value: int, count: int) -> int:
+    """Make a map of another kind; return its descriptor; raises OSError."""
+    return call(MAP_CREATE, struct.pack("<5I", kind, key, value, count, 0))
+
+
+def write_element(where: int, key: int, value: int) -> None:
+    """Set what a map of numbers (32 bits) has for one; raises OSError."""
+    numbers = [ctypes.create_string_buffer(struct.pack("<I", number), 4) for number in (key, value)]
+    call(MAP_UPDATE, struct.pack("<IIQQQ", where, 0, *map(ctypes.addressof, numbers), 0))
+
+
 def make_array(size: int, count: int = 1, *, mapped: bool = False) -> int:
     """Make an array of elements, which may be mapped; return its descriptor; raises OSError."""
     return call(MAP_CREATE, struct.pack("<5I", ARRAY, 4, size, count, MMAPABLE if mapped else 0))
@@ -214,6 +230,7 @@ def count_misses(program: int) -> int:
     return int(_INFO.unpack(info.raw)[0])
 
 
-def map_memory(array: int, size: int) -> mmap.mmap:
-    """Map a mappable array for reading."""
-    return mmap.mmap(array, size, mmap.MAP_SHARED, mmap.PROT_READ)
+def map_memory(array: int, size: int, *, written: bool = False) -> mmap.mmap:
+    """Map a mappable array for reading, and maybe writing."""
+    rights = mmap.PROT_READ | (mmap.PROT_WRITE if written else 0)
+    return mmap.mmap(array, size, mmap.MAP_SHARED, rights)

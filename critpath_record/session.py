@@ -324,10 +324,8 @@ class _Session:
             # At most half of a budget; what they do not take is the kernel's events'.
             share = SHARE if given is None else share_of(given.overhead / 2)
             yield FunctionFiles(directory, share, self.user)
-        # Of the whole machine, to list what is open already takes a moment; and a budget has to
-        # know its gates.
-        files: tuple[str, ...] = () if self.programs else ("files",)
-        early = files if self.settings.budget is None else names
+        # A budget has to know its gates.
+        early = ("files",) if self.settings.budget is None else names
         first = tuple(name for name in names if name in early)
         yield from self._make_stacks(first)
         yield self.tracer

@@ -26,7 +26,8 @@ ONLY_WITH: Final = {
         *("stacks/perf.py", "stacks/events.py", "stacks/samples.py", "stacks/interpreters.py"),
         "stacks/_sampler.pyx",
     ),
-    "`--files`": ("stacks/files.py", "stacks/descriptors.py"),
+    "`--files`": ("stacks/files.py", "stacks/lookup.py", "stacks/descriptors.py"),
+    "`--stacks` and `--files`": ("stacks/rings.py",),
     "`--stacks` and `--files`, and as the user alone it does what its line says": (
         "stacks/unwind.py",
     ),

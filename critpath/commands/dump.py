@@ -151,11 +151,6 @@ def record_always(arguments: argparse.Namespace, settings: Settings) -> int:
     specification = settings["execution"] or marked
     if specification != marked:
         check_execution(specification)
-    if arguments.files:
-        raise UsageError(
-            "--files with --always: what names stand for would be lost in each gap",
-            "leave it out; --stacks is sampled as the budget allows",
-        )
     user = User.behind_sudo(os.environb, as_root=arguments.as_root)
     request = FlightRequest(
         directory=arguments.output,

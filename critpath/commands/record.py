@@ -96,7 +96,7 @@ OPTIONS: Final = (
         "of Python 3.12 and later, and samples), samples (Python from 3.8 on, sampled, also what "
         "runs already), with commas between, or auto for what this machine offers; "
         "docs/code-locations.md says what it costs", default=""),
-    flag("--files", "follow what descriptors name, for causes that name the file or the peer that "
+    flag("--files", "look what threads sleep for, for causes that name the file or the peer that "
         "a system call waits for: fsync(audit.log), recvfrom(127.0.0.1:5432)"),
     option("--then", None, "explore: then say what the slow executions have in common, and write "
         "the page to ask on as DIR.html; with -a they are the requests of servers unless "
@@ -376,11 +376,6 @@ def find_stacks(
     if settings["recorder"] == "counts":
         raise UsageError(
             f"{option} with --recorder counts, which records no paths", "leave one of them out"
-        )
-    if settings["overhead"] and arguments.files:
-        raise UsageError(
-            "--files with --overhead: what names stand for would be lost in each gap",
-            "leave one of them out; --stacks is sampled as the budget allows",
         )
     found = check_stacks(asked, machine=not commands, held=arguments.always)
     if arguments.stacks == AUTO:

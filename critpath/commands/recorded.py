@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 _FEW = 10  # runs below which the gate can hardly say anything
 _SHOWN = 5
-_BESIDE = frozenset({"stacks", "samples"})  # layers without which paths are as good as ever
+# Layers without which paths are as good as ever.
+_BESIDE = frozenset({"stacks", "samples", "files"})
 _USUAL = "tracefs was not mounted"  # and is now: to be known, no reason to worry
 
 

@@ -12,10 +12,10 @@ from critpath.model.table import I64, U8, Bool, FlatTable, col
 
 # What is recorded together, by the code that `Gaps.layer` has; nothing is without `base`.
 LAYERS: Final = (
-    *("base", "syscalls", "network", "full", "functions", "marks", "stacks", "samples"),
+    *("base", "syscalls", "network", "full", "functions", "marks", "stacks", "samples", "files"),
 )
 # What is beside: how the rest is read does not depend on it.
-_BESIDE: Final = frozenset({"functions", "marks", "stacks", "samples"})
+_BESIDE: Final = frozenset({"functions", "marks", "stacks", "samples", "files"})
 BASE: Final = 0  # technical
 # Why it was not recorded, by the code that `Gaps.why` has.
 REASONS: Final = ("budget", "off", "dump", "start", "other")

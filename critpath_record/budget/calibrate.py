@@ -140,7 +140,8 @@ def add_costs(
 ) -> Costs:
     """Return costs with those of gates beside the layers, measured apart by probes of theirs."""
     known = {gate.name: gate.event_ns for gate in beside if gate.event_ns}
-    closed = {**costs.closed, **{of: dict.fromkeys((SOFT, TRACING_ON), 0.0) for of in known}}
+    met = {of.name: dict.fromkeys((SOFT, TRACING_ON), of.closed_ns) for of in beside if of.event_ns}
+    closed = {**costs.closed, **met}
     costs = replace(costs, events={**costs.events, **known}, closed=closed)
     with contextlib.ExitStack() as stack:
         probes = [stack.enter_context(of.probe(cpu)) for of in beside if not of.event_ns]

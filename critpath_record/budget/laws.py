@@ -14,7 +14,7 @@ from critpath.schema.parameters.budget import ACCOUNT, CONTROL
 from critpath_record.budget.account import Account
 
 # Layers without which paths are as good as ever.
-BESIDE: Final = frozenset({"stacks", "samples"})
+BESIDE: Final = frozenset({"stacks", "samples", "files"})
 
 
 def share_fairly(demands: Sequence[float], total: float) -> list[float]:

@@ -57,10 +57,12 @@ class Gate(Protocol):
 class BesideGate(Gate, Protocol):
     """What is opened and closed beside the layers.
 
-    `event_ns` is what an event costs, 0 where that is to be measured by a probe.
+    `event_ns` is what an event costs, 0 where that is to be measured by a probe; `closed_ns` what
+    one costs that meets it closed, if that is not measured.
     """
 
     event_ns: float
+    closed_ns: float
     opened_for: float  # s so far
     windows: int
 

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 from critpath_record.lttng.program import trusted_program
 from critpath_record.source import Taken
 from critpath_record.stacks.events import StackEvents, add_maps, save_rings
+from critpath_record.stacks.files import FileEvents, name_files
 from critpath_record.stacks.perf import PerfSource, open_programs
 from critpath_record.stacks.samples import SamplesSource
 from critpath_record.stacks.sources import (
     PYTHON_FRAMES,
     PYTHON_SAMPLES,
+    RAW_OBJECTS,
     RAW_STACKS,
     STACKS,
     StackRequest,
@@ -39,27 +41,37 @@ class HeldStacks:
     def __init__(self, sources: Sequence[str], memory: int, cpus: Sequence[int]) -> None:
         self._events: StackEvents | None = None
         self._samples: SamplesSource | None = None
-        if {"native", "python"} & {*sources}:
-            size = 1 << max(16, (memory // max(len(cpus), 1)).bit_length() - 1)
+        self._files: FileEvents | None = None
+        request = StackRequest(Path(), machine=True, budgeted=True, held=True)
+        native = bool({"native", "python"} & {*sources})
+        rings = max(len(cpus), 1) * max(native + ("files" in sources), 1)
+        size = 1 << max(16, (memory // rings).bit_length() - 1)
+        if native:
             self._events = StackEvents(cpus=cpus, size=size, overwritten=True)
             self._events.make()
+        if "files" in sources:
+            self._files = FileEvents(request, cpus, size=size, overwritten=True)
         if "samples" in sources:
-            request = StackRequest(Path(), machine=True, budgeted=True, held=True)
             self._samples = SamplesSource(request)
             self._samples.open()
 
     @property
+    def _ringed(self) -> list[StackEvents | FileEvents]:
+        """What the kernel itself holds."""
+        return [one for one in (self._events, self._files) if one is not None]
+
+    @property
     def gates(self) -> list[BesideGate]:
         """What the budget opens and closes."""
-        found: list[BesideGate] = [] if self._events is None else [self._events]
+        found: list[BesideGate] = [*self._ringed]
         if self._samples is not None and self._samples.gate is not None:
             found.append(self._samples.gate)
         return found
 
     def pause(self) -> None:
         """Take none from now on, whatever is opened, until `resume`: what is held can be saved."""
-        if self._events is not None:
-            self._events.pause()
+        for one in self._ringed:
+            one.pause()
 
     def save(self, directory: Path, since: int) -> None:
         """Write what is held to ``stacks/`` of a dump, from which `finish` makes what is read.
@@ -73,6 +85,10 @@ class HeldStacks:
             about["wakes"] = self._events.wakes
             with (place / RAW_STACKS).open("xb", buffering=0) as stream:
                 save_rings(self._events, stream.fileno(), since)
+        if self._files is not None:
+            with (place / RAW_OBJECTS).open("xb", buffering=0) as stream:
+                for ring in self._files.rings.values():
+                    ring.take(stream.fileno(), since)
         for rows, document in self._samples.hold() if self._samples is not None else ():
             (place / f"{about['python']}{_ROWS}").write_bytes(rows)
             (place / f"{about['python']}.json").write_text(json.dumps(document), encoding="ascii")
@@ -81,17 +97,16 @@ class HeldStacks:
 
     def resume(self) -> list[BesideGate]:
         """Take stacks again, as the budget allows; return whose were not taken meanwhile."""
-        if self._events is None:
-            return []
-        self._events.resume()
-        return [self._events]
+        for one in self._ringed:
+            one.resume()
+        return [*self._ringed]
 
     def close(self) -> None:
         """Take no more, and forget all."""
         if self._samples is not None:
             self._samples.close()
-        if self._events is not None:
-            self._events.close_all()
+        for one in self._ringed:
+            one.close_all()
 
 
 def finish(directory: Path) -> tuple[dict[str, Mapping[str, object]], tuple[str, ...]]:
@@ -108,6 +123,10 @@ def finish(directory: Path) -> tuple[dict[str, Mapping[str, object]], tuple[str,
         found = _unwind(place, str(about["wakes"]), int(about["own"]))
         warnings += found.warnings
         facts |= {"stacks": found.facts} if found.facts else {}
+    if (place / RAW_OBJECTS).exists():
+        named = name_files(place, 0)
+        warnings += named.warnings
+        facts |= {"files": named.facts} if named.facts else {}
     if about["python"]:
         facts["samples"] = _join(place, range(about["python"]))
     return facts, warnings

@@ -23,13 +23,13 @@ from typing import Any, ClassVar, Final
 from critpath.errors import CritpathError
 from critpath.units import NS_PER_S, plural, safe_text
 from critpath_record._pulse import name_thread
-from critpath_record.budget.control import SOFT
 from critpath_record.counts.groups import find_root
 from critpath_record.ftrace.drain import online_cpus, raise_priority
 from critpath_record.recorder import Requirement
 from critpath_record.source import Source, Taken
 from critpath_record.stacks._sampler import Sampler
 from critpath_record.stacks.interpreters import Unreadable, find_interpreter
+from critpath_record.stacks.rings import Windowed
 from critpath_record.stacks.sources import (
     PYTHON_FRAMES,
     PYTHON_SAMPLES,
@@ -245,50 +245,22 @@ def _ancestors() -> set[int]:
     return found
 
 
-class SamplesGate:
+class SamplesGate(Windowed):
     """Sampling that a budget opens and closes: its events are the ns of cpu time that it took."""
 
-    name, state, event_ns = "samples", SOFT, 1.0
+    name, event_ns = "samples", 1.0
 
     def __init__(self) -> None:
-        self.cpus = online_cpus()
-        self.opened_for, self.windows, self._opened_at = 0.0, 0, 0.0
-        self.opened, self.is_open = threading.Event(), False
+        super().__init__()
+        self.cpus, self.opened = online_cpus(), threading.Event()
         self.spent = {"samples": 0.0, "pythons": 0.0}  # by thread (s)
 
-    def open(self) -> None:
-        """Sample from now on."""
-        self._opened_at = time.monotonic()
-        self.windows += 1
-        self.is_open = True
-        self.opened.set()
-
-    def close(self) -> None:
-        """Sample no more from now on."""
-        if self.is_open:
-            self.opened_for += time.monotonic() - self._opened_at
-        self.is_open = False
-        self.opened.clear()
-
-    def adopt(self) -> int:
-        """Open it, as a program has opened what else there is; return when that was (ns)."""
-        self.open()
-        return time.monotonic_ns()
-
-    def end(self) -> None:
-        """Sample no more, whatever comes."""
-        self.close()
-
-    def turn_off(self) -> None:
-        """Do nothing: while it is closed nothing is left to turn off."""
+    def _switch(self, *, on: bool) -> None:
+        (self.opened.set if on else self.opened.clear)()
 
     def counts(self, cpus: Sequence[int]) -> list[int]:
         """Return the ns that sampling took so far, in equal parts."""
         return [int(NS_PER_S * self.spent["samples"] / len(cpus))] * len(cpus)
-
-    def probe(self, cpu: int) -> contextlib.AbstractContextManager[SamplesGate]:  # noqa: ARG002
-        """Measure nothing: what is counted is time."""
-        return contextlib.nullcontext(self)
 
     def cpu_time(self) -> float:
         """Return what looking for Pythons took so far (s)."""

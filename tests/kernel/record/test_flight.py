@@ -67,6 +67,7 @@ class Flight:
         self.port = int(self.server.read_out())
         # Where they can be had.
         self.stacks = () if find_obstacles("native") else ("--stacks", "native,samples")
+        self.stacks += () if find_obstacles("files") else ("--files",)
         self.client = http.client.HTTPConnection("127.0.0.1", self.port)
         self.get("/")  # connected before anything is recorded
         words = ("--profile", "requests", "--memory", "16M", "--overhead", "1000%")
@@ -140,7 +141,8 @@ def test_requests_of_a_server_without_marks_are_in_a_dump(
         return
     # The stacks are named, and no memory of a program stays.
     names = {file.name for file in (made / "stacks").iterdir()}
-    assert names == {"frames.json", "samples.bin", "python.json", "python.bin"}
+    files = {"files.json", "files.bin"} if "--files" in flight.stacks else set()
+    assert names == {"frames.json", "samples.bin", "python.json", "python.bin", *files}
     manifest = json.loads((made / "critpath.json").read_text())
     assert manifest["layers"]["stacks"]["covers"] > 0
     assert manifest["recorder"]["stacks"]["samples"] > 0

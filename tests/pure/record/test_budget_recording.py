@@ -200,7 +200,7 @@ def test_the_machine_is_recorded_by_windows(record: Callable[..., Recorded]) -> 
 class Stacks:
     """What takes stacks, of every tenth event, while it is open."""
 
-    name, state, event_ns = "stacks", "soft", 20_000.0
+    name, state, event_ns, closed_ns = "stacks", "soft", 20_000.0, 0.0
     cpus = (0,)
 
     def __init__(self, of: Recorded) -> None:

@@ -125,3 +125,56 @@ def test_the_same_path_of_two_servers_is_told_apart(record, tmp_path):
     document = json.loads((tmp_path / "r" / "stacks" / "files.json").read_text())
     named = {frame[0] for frame in document["frames"] if frame[0].startswith("fsync(")}
     assert named == {"fsync(a/pg_wal/1)", "fsync(b/pg_wal/1)"}
+
+
+def named(recording: Path) -> set[str]:
+    """Return what threads slept for."""
+    document = json.loads((recording / "stacks" / "files.json").read_text())
+    return {frame[0] for frame in document["frames"]}
+
+
+WRITER = """import os, time
+file = os.open("first.log", os.O_WRONLY | os.O_CREAT, 0o600)
+print(flush=True)
+while True:
+    os.pwrite(file, bytes(512), 0)
+    os.fsync(file)
+    time.sleep(.001)
+"""
+
+
+@pytest.fixture
+def writer(start, tmp_path):
+    """A process that writes to a log until it is ended."""
+    process = start(sys.executable, "-c", WRITER, cwd=tmp_path)
+    process.read_out()
+    return process
+
+
+@pytest.mark.usefixtures("writer")
+def test_under_a_budget_what_is_open_already_has_its_name(record, tmp_path):
+    """Nothing is followed, so nothing is lost while nobody looks."""
+    words = ("--files", "--recorder", "ftrace", "-a", "--overhead", "30%", "--duration", "3")
+    done = record(tmp_path, "r", *words, "--calibrate", "off")
+    assert "fsync(first.log)" in named(tmp_path / "r")
+    assert "files were taken in" in done.said
+    manifest = json.loads((tmp_path / "r" / "critpath.json").read_text())
+    assert 0 < manifest["layers"]["files"]["open"] <= 3.5
+    assert manifest["recorder"]["files"]["sleeps"] > 0
+
+
+@pytest.mark.usefixtures("writer")
+def test_what_others_sleep_for_is_none_of_the_commands(record, tmp_path):
+    program = "import os; f = os.open('own.log', 65); os.write(f, b'x'); os.fsync(f)"
+    words = (
+        "--files",
+        "--recorder",
+        "ftrace",
+        "--",
+        "sh",
+        "-c",
+        f'{sys.executable} -c "{program}"',
+    )
+    record(tmp_path, "r", *words)
+    assert "fsync(own.log)" in named(tmp_path / "r")
+    assert not [name for name in named(tmp_path / "r") if "first.log" in name]

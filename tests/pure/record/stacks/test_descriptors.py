@@ -1,133 +1,108 @@
-"""What descriptors name, by drawings of system calls and by a plain twin."""
+"""What a sleep is about, as the program in the kernel tells it, has a name."""
 
 from __future__ import annotations
 
-import socket
+import ipaddress
 import struct
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from critpath_record.stacks.descriptors import (
-    Descriptors,
-    Named,
-    address_name,
-    short_names,
+from critpath_record.stacks.descriptors import Names, address_name, real_names, short_names
+from critpath_record.stacks.lookup import (
+    ADDRESS,
+    FILE,
+    HEAD,
+    INET_FACTS,
+    NOTHING,
+    PATH,
+    SOCKET,
+    UNIX_FACTS,
 )
 
-CLOEXEC = 0o2000000
+CALLS = {0: "read", 1: "fsync", 2: "openat", 3: "connect", 4: "futex", 5: "accept4"}
+LISTEN, ESTABLISHED = 10, 1
 
 
-def call(found, tid, name, *arguments, given=None, gives=0):
-    found.enter(tid, name, [*arguments, 0, 0, 0, 0, 0], given)
-    found.leave(tid, name, gives)
+def name(kind, data=b"", *, call=1, fd=3, whole=True, given=b"", names=None):
+    """Return what a record is about."""
+    head = HEAD.pack(5, 7, 6, fd, call, kind, whole, len(given), len(given) + len(data))
+    found = (names or Names(CALLS)).find(head + given + data + b"left of the last one")
+    return found and found[1]
 
 
-def open_file(found, tid, path, fd, flags=0):
-    call(found, tid, "openat", -100, 0, flags, given=path + bytes(256 - len(path)), gives=fd)
+def walked(path):
+    """Return names from the file up, as the program reads them."""
+    return b"".join(part.encode() + b"\0" for part in path.split("/")[::-1] if part)
 
 
-def waiting_in(found, tid, name="fsync", fd=3):
-    found.enter(tid, name, [fd, 0, 0, 0, 0, 0], None)
-    try:
-        return found.find(tid)
-    finally:
-        found.leave(tid, name, 0)
+def inet(state, local, remote, family=2):
+    addresses = [ipaddress.ip_address(of[0]).packed.ljust(16, b"x") for of in (remote, local)]
+    port = remote[1].to_bytes(2, "big")
+    return INET_FACTS.pack(family, state, port, local[1], *addresses)
 
 
-def test_a_file_is_known_until_it_is_closed():
-    found = Descriptors()
-    open_file(found, 7, b"/var/audit.log", 3)
-    assert waiting_in(found, 7) == ("fsync", "/var/audit.log")
-    call(found, 7, "close", 3)
-    assert waiting_in(found, 7) == ("fsync", "descriptor 3")
-    assert found.find(7) is None
+def unix(state, own, peer):
+    texts = [struct.pack("<H", 1) + of.encode() + b"\0" if of else b"" for of in (own, peer)]
+    parts = [part for text in texts for part in (len(text), text.ljust(112, b"x"))]
+    return UNIX_FACTS.pack(1, state, *parts)
 
 
-def test_an_open_that_fails_or_whose_path_is_not_known_names_nothing():
-    found = Descriptors()
-    open_file(found, 7, b"a", 3)
-    open_file(found, 7, b"b", -2)
-    assert waiting_in(found, 7) == ("fsync", "a")
-    call(found, 7, "openat", -100, given=None, gives=3)
-    assert waiting_in(found, 7) == ("fsync", "descriptor 3")
+def test_files_have_their_paths():
+    assert name(FILE, walked("/var/audit.log")) == "/var/audit.log"
+    assert name(FILE, walked("deep/audit.log"), whole=False) == "deep/audit.log"
+    assert name(FILE, b"a\x1b[31m\xff\0srv\0") == "/srv/a?[31m\N{REPLACEMENT CHARACTER}"
 
 
-def test_duplicates_name_the_same():
-    found = Descriptors()
-    open_file(found, 7, b"a", 3)
-    call(found, 7, "dup", 3, gives=4)
-    call(found, 7, "dup2", 3, 9, gives=9)
-    call(found, 7, "fcntl", 3, 1030, gives=5)
-    call(found, 7, "close", 3)
-    assert [waiting_in(found, 7, fd=fd) for fd in (4, 9, 5)] == [("fsync", "a")] * 3
-    call(found, 7, "close_range", 4, 0xFFFFFFFF - (1 << 32), 0)
-    assert waiting_in(found, 7, fd=9) == ("fsync", "descriptor 9")
+def test_what_is_in_no_directory_is_called_by_its_kind():
+    assert name(FILE, b"\0", whole=False) == "pipe"
+    assert name(FILE, b"[eventfd]\0", whole=False) == "eventfd"
 
 
-def test_threads_share_and_children_copy():
-    found = Descriptors()
-    open_file(found, 7, b"a", 3)
-    found.fork(7, 8, 0x400)
-    found.fork(7, 9, 0)
-    open_file(found, 8, b"b", 3)
-    assert waiting_in(found, 7) == ("fsync", "b")
-    assert waiting_in(found, 9) == ("fsync", "a")
-    found.exit(7)
-    assert waiting_in(found, 8) == ("fsync", "b")
+@given(st.lists(st.text("ab.", min_size=1), max_size=4), st.text("ab/", min_size=1))
+def test_a_path_is_that_of_where_its_process_works(place, text):
+    base = "/" + "/".join(place)
+    found = name(PATH, walked(base), call=2, given=text.encode() + b"\0")
+    assert found == (text if text[0] == "/" else f"{base.rstrip('/')}/{text}")
 
 
-def test_a_new_program_has_what_does_not_close():
-    found = Descriptors()
-    open_file(found, 7, b"kept", 3)
-    open_file(found, 7, b"closed", 4, CLOEXEC)
-    open_file(found, 7, b"set", 5)
-    call(found, 7, "fcntl", 5, 2, 1)
-    found.exec(7, 7)
-    names = [waiting_in(found, 7, fd=fd) for fd in (3, 4, 5)]
-    assert [name for _, name in names] == ["kept", "descriptor 4", "descriptor 5"]
+def test_a_directory_that_could_not_be_read_leaves_what_was_given():
+    assert name(PATH, given=b"pg_wal/1\0", whole=False) == "pg_wal/1"
 
 
 def test_peers_have_names():
-    found = Descriptors()
-    peer = struct.pack("<H", socket.AF_INET) + (5432).to_bytes(2, "big") + bytes([127, 0, 0, 1])
-    call(found, 7, "socket", 2, 1 | CLOEXEC, gives=3)
-    assert waiting_in(found, 7, "recvfrom") == ("recvfrom", "socket")
-    found.enter(7, "connect", [3, 0, 16], peer.ljust(112, b"\0"))
-    assert found.find(7) == ("connect", "127.0.0.1:5432")
-    found.leave(7, "connect", -115)
-    assert waiting_in(found, 7, "read") == ("read", "127.0.0.1:5432")
-    found.exec(7, 7)
-    assert waiting_in(found, 7, "read") == ("read", "descriptor 3")
-    call(found, 8, "bind", 4, given=peer)
-    call(found, 8, "accept4", 4, 0, 0, 0, gives=5)
-    assert waiting_in(found, 8, "read", 5) == ("read", "client of 127.0.0.1:5432")
+    names = Names(CALLS, {5432})
+    one, other = ("10.0.0.1", 40_000), ("10.0.0.9", 80)
+    assert name(SOCKET, inet(ESTABLISHED, one, other), names=names) == "10.0.0.9:80"
+    of_own = inet(ESTABLISHED, ("10.0.0.9", 5432), one)
+    assert name(SOCKET, of_own, names=names) == "client of 10.0.0.9:5432"
+    assert name(SOCKET, inet(ESTABLISHED, other, one), names=names) == "10.0.0.1:40000"
+    # One that listens is known from then on.
+    assert name(SOCKET, inet(LISTEN, other, ("0.0.0.1", 0)), names=names) == "10.0.0.9:80"
+    assert name(SOCKET, inet(ESTABLISHED, other, one), names=names) == "client of 10.0.0.9:80"
+    six = inet(ESTABLISHED, ("::1", 1), ("::1", 443), family=10)
+    assert name(SOCKET, six) == "[::1]:443"
+    assert name(SOCKET, unix(LISTEN, "/db.sock", "")) == "/db.sock"
+    assert name(SOCKET, unix(ESTABLISHED, "/db.sock", "")) == "client of /db.sock"
+    assert name(SOCKET, unix(ESTABLISHED, "", "/db.sock")) == "/db.sock"
+    assert name(SOCKET, unix(ESTABLISHED, "", "")) == "socket"
+    assert name(SOCKET, struct.pack("<HBx4x", 16, 1)) == "socket"
+    given = struct.pack("<HH4B", 2, 0x5000, 10, 0, 0, 9)
+    assert name(ADDRESS, given, call=3) == "10.0.0.9:80"
 
 
-def test_a_path_is_that_of_where_its_process_works():
-    """Two servers open the same, each below its own directory; a child goes on from there."""
-    found = Descriptors()
-    for tid, place in ((7, "/srv/a"), (8, "/srv/b")):
-        found.dump([tid], {4: Named("/srv/wal")}, place)
-        open_file(found, tid, b"pg_wal/1", 3)
-    assert [waiting_in(found, tid) for tid in (7, 8)] == [
-        ("fsync", "/srv/a/pg_wal/1"),
-        ("fsync", "/srv/b/pg_wal/1"),
-    ]
-    found.fork(7, 9, 0)
-    found.fork(7, 10, 0x600)
-    call(found, 10, "chdir", 0, given=b"base\0", gives=0)
-    call(found, 8, "chdir", 0, given=b"/gone\0", gives=-2)
-    call(found, 8, "openat", 4, 0, 0, given=b"2", gives=5)
-    assert waiting_in(found, 8, fd=5) == ("fsync", "/srv/wal/2")
-    for tid, path in ((7, "/srv/a/base/x"), (8, "/srv/b/x"), (9, "/srv/a/x")):
-        call(found, tid, "open", 0, 0, given=b"x", gives=3)
-        assert waiting_in(found, tid) == ("fsync", path)
-    call(found, 9, "fchdir", 4, gives=0)
-    found.exec(9, 9)
-    open_file(found, 9, b"y", 3)
-    assert waiting_in(found, 9) == ("fsync", "/srv/wal/y")
+def test_a_call_of_a_descriptor_that_could_not_be_read_has_its_number():
+    assert name(NOTHING, call=0) == "descriptor 3"
+    assert name(NOTHING, call=4) is None
+    assert name(NOTHING, call=-1) is None
+
+
+@given(st.binary(max_size=300), st.integers(0, 5), st.integers(0, 5), st.integers(0, 300))
+def test_no_memory_of_a_program_is_too_odd(data, kind, call, of):
+    head = HEAD.pack(5, 7, 6, 3, call, kind, 1, min(of, len(data)), len(data))
+    found = Names(CALLS).find(head + data)
+    assert found is None or (found[1].isprintable() and 0 < len(found[1]) <= 200)
 
 
 @pytest.mark.parametrize(
@@ -150,15 +125,6 @@ def test_addresses(data, name):
     assert address_name(data) == name
 
 
-def test_a_poll_of_one_descriptor_is_about_it():
-    found = Descriptors()
-    found.dump([7], {3: Named("10.0.0.9:80")})
-    found.enter(7, "poll", [0, 1, 100, 0, 0, 0], struct.pack("<iHH", 3, 1, 0))
-    assert found.find(7) == ("poll", "10.0.0.9:80")
-    found.enter(7, "poll", [0, 2, 100, 0, 0, 0], None)
-    assert found.find(7) is None
-
-
 def test_short_names_tell_apart():
     names = ["/a/x/data.log", "/b/y/data.log", "/c/audit.log", "127.0.0.1:80", "/"]
     short = ["x/data.log", "y/data.log", "audit.log", "127.0.0.1:80", "/"]
@@ -167,56 +133,11 @@ def test_short_names_tell_apart():
     assert short_names(names) == dict(zip(names, short, strict=True))
 
 
-STEPS = st.lists(
-    st.tuples(
-        st.sampled_from(["open", "close", "dup2", "fork", "thread", "exec", "exit"]),
-        st.integers(1, 4),
-        st.integers(0, 3),
-        st.integers(0, 3),
-        st.booleans(),
-    ),
-    max_size=30,
-)
-
-
-@given(STEPS)
-def test_descriptors_are_those_of_a_plain_twin(steps):
-    """Each process of the twin is a list of who shares it and a table."""
-    found, twin = Descriptors(), {}
-    for number, (what, tid, a, b, flag) in enumerate(steps):
-        own = twin.setdefault(tid, {})
-        if what == "open":
-            open_file(found, tid, b"f%d" % number, a, CLOEXEC if flag else 0)
-            own[a] = f"f{number}", flag
-        elif what == "close":
-            call(found, tid, "close", a)
-            own.pop(a, None)
-        elif what == "dup2" and a != b:
-            call(found, tid, "dup2", a, b, gives=b)
-            own.pop(b, None)
-            if a in own:
-                own[b] = own[a][0], False
-        elif what in {"fork", "thread"}:
-            child = tid % 4 + 1
-            found.fork(tid, child, 0x400 if what == "thread" else 0)
-            twin[child] = own if what == "thread" else dict(own)
-        elif what == "exec":
-            found.exec(tid, tid)
-            twin[tid] = {fd: one for fd, one in own.items() if not one[1]}
-        elif what == "exit":
-            found.exit(tid)
-            del twin[tid]
-        for thread, table in twin.items():
-            for fd in range(4):
-                name = table[fd][0] if fd in table else f"descriptor {fd}"
-                assert waiting_in(found, thread, fd=fd) == ("fsync", name)
-
-
-@given(st.binary(max_size=300), st.sampled_from(["openat", "connect", "bind", "poll", "open"]))
-def test_no_memory_of_a_program_is_too_odd(given, name):
-    found = Descriptors()
-    call(found, 7, name, 3, 3, 3, given=given, gives=3)
-    found.enter(7, "read", [3, 0, 0, 0, 0, 0], None)
-    _, text = found.find(7)
-    assert text.isprintable()
-    assert 0 < len(text) <= 200
+def test_one_file_by_two_names_is_one_and_others_are_not(tmp_path):
+    """As a server opens by a link what was open before by its path."""
+    (tmp_path / "wal").mkdir()
+    (tmp_path / "pg_wal").symlink_to("wal")
+    link, real, other = (f"{tmp_path}/{name}/1" for name in ("pg_wal", "wal", "other"))
+    alone, peer = f"{tmp_path}/pg_wal/2", "127.0.0.1:80"
+    found = real_names({link, real, other, alone, peer})
+    assert found == {link: real, real: real, other: other, alone: alone, peer: peer}

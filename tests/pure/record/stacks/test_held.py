@@ -92,7 +92,7 @@ def test_without_perf_no_memory_stays(tmp_path: Path, monkeypatch: pytest.Monkey
 class Played:
     """In place of what takes stacks: a gate, and a list that is held."""
 
-    name, state, event_ns = "stacks", "soft", 3000.0
+    name, state, event_ns, closed_ns = "stacks", "soft", 3000.0, 0.0
     is_open, opened_for, windows = False, 0.0, 0
 
     def __init__(self, _sources: object, memory: int, cpus: list[int]) -> None:
