@@ -194,7 +194,7 @@ def scan_open(names: Collection[str]) -> Iterator[tuple[str, list[Any], str]]:
     scans: dict[str, Callable[[], tuple[list[Any], int]]] = {}
     if way_of_requests(names):
         scans["sockets"] = scan_sockets
-    if way_of_requests({*names} - {"sk_data_ready"}):
+    if way_of_requests(names, sockets=False):
         scans["descriptors"] = scan_descriptors
     for name, scan in scans.items():
         rows, left_out = scan()

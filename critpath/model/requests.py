@@ -174,9 +174,9 @@ class Collected:
     paths : mapping of int to str
         Paths of endpoints that are known already.
     way : str
-        ``sockets``, ``calls+packets`` or ``calls``: what told of sockets.
+        What told of sockets: see `critpath.schema.ways`.
     unknown, rings : int
-        By system calls: uses of descriptors that nobody knows, and of ``io_uring``.
+        Uses of descriptors (of sockets, by packets) that nobody knows, and of ``io_uring``.
     alike : bool
         All sockets have one address, though it has several ends at once.
     """

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from critpath.read.counts import parse_counts
     from critpath.read.event_names import (
         CALL_EVENTS,
+        PACKET_EVENTS,
         HEADERS,
         KERNEL_EVENTS,
         PACKETS,

@@ -252,6 +252,29 @@ def _name_calls(side: str, perf: str) -> tuple[str, ...]:
     return tuple(form + name for name in CALLS for form in forms)
 
 
+# Of a packet: how long its headers are, in words of four bytes.
+HEADER_LENGTHS: Final = ("network_header.ihl", "network_header.transport_header.data_offset")
+_ARRIVAL_EVENTS: Final = (
+    EventRequest(
+        Kind.OTHER,
+        ("net_if_receive_skb", *_with_group("net", "netif_receive_skb")),
+        (*_WHO, *((name,) for name in HEADER_LENGTHS)),
+    ),
+    # A segment that a TCP socket takes (Linux 4.16), in traces converted from ftrace.
+    EventRequest(
+        Kind.SOCKET_SEGMENT, _with_group("tcp", "tcp_probe"), (*_ENDS, ("data_len",), *_WHO)
+    ),
+)
+# Where no event tells that data arrived at a socket: packets do, and whose it is.
+PACKET_EVENTS: Final[tuple[EventRequest, ...]] = (
+    *_ARRIVAL_EVENTS,
+    EventRequest(
+        Kind.OTHER,
+        _with_group("net", "net_dev_queue"),
+        tuple((name,) for name in HEADER_LENGTHS),
+    ),
+)
+
 CALL_EVENTS: Final[tuple[EventRequest, ...]] = (
     EventRequest(
         Kind.OTHER,
@@ -266,18 +289,7 @@ CALL_EVENTS: Final[tuple[EventRequest, ...]] = (
     EventRequest(
         Kind.OTHER, _name_calls("exit", "exit"), (*_WHO, ("ret",), ("family",), ("sport",))
     ),
-    EventRequest(
-        Kind.OTHER,
-        ("net_if_receive_skb", *_with_group("net", "netif_receive_skb")),
-        (
-            *_WHO,
-            *(("network_header.ihl",), ("network_header.transport_header.data_offset",)),
-        ),
-    ),
-    # A segment that a TCP socket takes (Linux 4.16), in traces converted from ftrace.
-    EventRequest(
-        Kind.SOCKET_SEGMENT, _with_group("tcp", "tcp_probe"), (*_ENDS, ("data_len",), *_WHO)
-    ),
+    *_ARRIVAL_EVENTS,
     *(
         EventRequest(Kind.OTHER, _with_group(group, name), _WHO)
         for group, name in (("sock", "inet_sock_set_state"), ("tcp", "tcp_rcv_space_adjust"))

@@ -14,6 +14,7 @@ from critpath.model.requests import Act, Activity, Collected
 from critpath.requests._activity import Activities
 from critpath.requests.calls import CallEvents
 from critpath.requests.endpoints import EndpointColumn, read_dumped
+from critpath.requests.packets import PacketEvents
 
 SOCKETS: Final = frozenset(
     {Kind.SOCKET_SEND, Kind.SOCKET_RECEIVE, Kind.SOCKET_ARRIVAL, Kind.SOCKET_STATE, Kind.SOCKET_OF}
@@ -55,7 +56,8 @@ class ActivityEvents:
     every : bool
         Keep what all threads do to each other, not only those that use sockets.
     way : str
-        What tells of sockets: their own events (``sockets``), or system calls.
+        What tells of sockets: their own events (``sockets``), these and packets (``lengths``), or
+        system calls.
     gaps : Gaps, optional
         When nothing was recorded: of who had which cpu before, nothing is known after.
     """
@@ -73,11 +75,13 @@ class ActivityEvents:
         gaps: Gaps | None = None,
     ) -> None:
         # What a descriptor is may change while no calls are recorded.
-        base = (gaps or Gaps()) if way == "sockets" else hide_layers(gaps or Gaps())
+        calls = way.startswith("calls")
+        base = hide_layers(gaps or Gaps()) if calls else (gaps or Gaps())
         base = base.of(BASE)
         self._gaps, self._gaps_passed = base.take(np.argsort(base.end, kind="stable")), 0
         self._every = every
-        self._way, self._calls = way, CallEvents() if way != "sockets" else None
+        self._way, self._calls = way, CallEvents() if calls else None
+        self._packets = PacketEvents() if way.startswith("lengths") else None
         self._rows = Activities(np.ascontiguousarray(runnable, np.int64), sockets, sleeps)
         self._kinds: U8 = np.zeros(0, np.uint8)
         self._hosts: I64 = np.zeros(0, np.int64)
@@ -88,6 +92,8 @@ class ActivityEvents:
         self._dumped: list[tuple[int, EventClass, list[int]]] = []
         wake = Kind.WAKING if waking else Kind.WAKEUP
         told = SOCKETS if self._calls is None else frozenset[Kind]()
+        if self._packets is not None:
+            told -= {Kind.SOCKET_ARRIVAL}
         self._wanted = (_THREADS - {Kind.WAKING}) | told | {wake}
         if leaving:
             self._wanted |= {Kind.NET_SEND}
@@ -121,6 +127,8 @@ class ActivityEvents:
         )
         if self._calls is not None:
             self._calls.feed(chunk, classes)
+        if self._packets is not None:
+            self._packets.feed(chunk, classes)
 
     def _feed_between_gaps(self, chunk: EventChunk | Events, classes: Sequence[EventClass]) -> None:
         """Pass over what lies in the edges of gaps, and forget at their ends."""
@@ -183,6 +191,12 @@ class ActivityEvents:
         if self._calls is not None:
             told = self._calls.finish([read_dumped(row) for row in dumped])
             table = _merge_rows(table, told.rows)
+        named = None
+        if self._packets is not None:
+            named = self._packets.finish(
+                table, self._rows.take_endpoints(), [read_dumped(row) for row in dumped]
+            )
+            table = named.rows
         time, act, tid, host, endpoint, value = table
         moves = (act == Act.RECEIVE) | (act == Act.SEND)
         users = np.unique(_key(host[moves], tid[moves]))
@@ -202,10 +216,13 @@ class ActivityEvents:
             )
         ]
         if told is None:
-            ends, hidden = self._rows.take_endpoints(), self._rows.hidden
+            ends = self._rows.take_endpoints() if named is None else named.endpoints
+            hidden, unknown = self._rows.hidden, 0 if named is None else named.unknown
             one = len(np.unique(ends[:, EndpointColumn.SOCKET])) == 1
             alike = one and self._rows.renamed > 0
-            return Collected(kept, ends, dumped, hidden, messages, alike=alike)
+            return Collected(
+                *(kept, ends, dumped, hidden, messages), alike=alike, way=self._way, unknown=unknown
+            )
         return Collected(
             *(kept, told.endpoints, dumped, 0, messages, told.paths),
             way=self._way,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from critpath.executions import EVERY_MARKER
 from critpath.model.requests import MARKERS
-from critpath.read import CALL_EVENTS, SOCKET_EVENTS
+from critpath.read import CALL_EVENTS, PACKET_EVENTS, SOCKET_EVENTS
 from critpath.requests.find import (
     find_other_way,
     find_requests,
@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from critpath.requests.transitions import Way
 
 
+# What each way asks for besides what sockets do.
+MORE_EVENTS: Final = {SOCKETS: (), "lengths": PACKET_EVENTS, "calls": CALL_EVENTS}
+
+
 class Asked:
     """The requests or slices of a recording that a specification asks for; of others nothing.
 
@@ -57,7 +61,7 @@ class Asked:
         self.wanted: tuple[EventRequest, ...] = ()
         if specification.kind == "requests":
             self.way = require_sockets(recording)
-            self.wanted = (*SOCKET_EVENTS, *(CALL_EVENTS if self.way != SOCKETS else ()))
+            self.wanted = (*SOCKET_EVENTS, *MORE_EVENTS[self.way.partition("+")[0]])
         if specification.kind == "slices":
             if specification.slices.marker != EVERY_MARKER:
                 require_markers(recording, specification.slices.marker)

@@ -24,6 +24,8 @@ from critpath.requests.endpoints import (
     UNIX,
     Dumped,
     EndpointColumn,
+    Ends,
+    read_ends,
     take_address,
 )
 
@@ -39,7 +41,6 @@ _ESTABLISHED: Final = 1  # technical
 _SYN, _SYN_ACK = 2, 18  # technical: flags of TCP
 _UNSEGMENTED: Final = 16_384  # technical: bytes that are sent in one packet on the way to oneself
 _NO_LIVES: Final[deque[Opened]] = deque()
-Ends = tuple[int, int, int]  # high and low half of an address, port
 
 
 class Does(IntFlag):
@@ -470,7 +471,7 @@ class CallEvents:
         elif v[12] == _ESTABLISHED:
             call = self._calls.get((host, v[start]))
             if call is not None and call.name == "connect":
-                self._name_connecting(call, *_ends(v[1:10]))
+                self._name_connecting(call, *read_ends(v[1:10]))
 
     def _socket_of(self, host: int, start: int, time: int, v: list[int]) -> None:
         """Who received, received from the socket with these ends."""
@@ -482,11 +483,11 @@ class CallEvents:
             call.of = self._make(host, time)
             self._name(time, tid, call.process, call.fd, call.of)
         call.of.family = call.of.family or v[3]
-        call.of.name(*_ends(v[1:10]))
+        call.of.name(*read_ends(v[1:10]))
 
     def _segment(self, host: int, time: int, v: list[int]) -> None:
         if v[9] > 0:
-            local, remote = _ends(v[:9])
+            local, remote = read_ends(v[:9])
             self._arrivals.append(_Arrival(time, self._sender(host, v[10]), host, local, remote))
 
     def _packet(self, host: int, start: int, time: int, v: list[int]) -> None:
@@ -598,13 +599,6 @@ class CallEvents:
         """Yield a row for each socket that began to listen."""
         for host, family, ends in self._listened:
             yield _describe(Opened(host, 0, family, _TCP, local=ends, listens=True))
-
-
-def _ends(v: Sequence[int]) -> tuple[Ends, Ends]:
-    """Return both ends from the fields sport, dport, family, saddr, ... of an event."""
-    sport, dport, family, near, far, *halves = v
-    local, remote = take_address(family, near, *halves[:2]), take_address(family, far, *halves[2:])
-    return (*local, sport), (*remote, dport)
 
 
 def _agree(of: Opened, arrival: _Arrival) -> bool:

@@ -26,6 +26,9 @@ HOWS: Final = ("", "accepted", "connected", "listened", "bound", "first")
 ACCEPTED, CONNECTED, LISTENED, BOUND, FIRST = range(1, 6)
 
 
+Ends = tuple[int, int, int]  # high and low half of an address, port
+
+
 class EndpointColumn(IntEnum):
     """Columns of what `_activity.Activities.take_endpoints` returns."""
 
@@ -100,35 +103,11 @@ class Resolver:
         users : sequence of frozenset of int
             Processes that received or sent, of each endpoint.
         """
-        self._take_dump()
+        self._paths |= complete_lives(self._table, self._dumped)
         self._find_peers()
         self._take_far_peers()
         self._find_roles(users)
         return self._build()
-
-    def _take_dump(self) -> None:
-        """Complete first lives of sockets that were there before, last ones of those that stay."""
-        first: dict[tuple[int, int], int] = {}
-        last: dict[tuple[int, int], int] = {}
-        hosts, sockets = self.column(EndpointColumn.HOST), self.column(EndpointColumn.SOCKET)
-        for at, key in enumerate(zip(hosts.tolist(), sockets.tolist(), strict=True)):
-            first.setdefault(key, at)
-            last[key] = at
-        for of in self._dumped:
-            lives = last if of.last else first
-            at = lives.get((of.host, of.socket), NONE) if of.socket else NONE
-            ended = EndpointColumn.CLOSED if of.last else EndpointColumn.OPENING
-            if at == NONE or self._table[at, ended] > 0:
-                continue
-            row = self._table[at]
-            if row[EndpointColumn.FAMILY] != of.family:
-                continue
-            if of.path:
-                self._paths[at] = of.path
-            if not row[EndpointColumn.KNOWN] and of.local[2] and of.remote[2]:
-                row[EndpointColumn.LOCAL_HIGH : EndpointColumn.LOCAL_PORT + 1] = of.local
-                row[EndpointColumn.REMOTE_HIGH : EndpointColumn.REMOTE_PORT + 1] = of.remote
-                row[EndpointColumn.KNOWN] = 1
 
     def _find_peers(self) -> None:
         """Pair the two ends of each connection that are both on this machine."""
@@ -372,6 +351,46 @@ def take_address(family: int, v4: int, high: int, low: int) -> tuple[int, int]:
     if not high and (low & _LOW) >> 32 == 0xFFFF:
         return 0, low & 0xFFFFFFFF
     return high, _signed(low)
+
+
+def complete_lives(table: I64, dumped: Sequence[Dumped]) -> dict[int, str]:
+    """Complete first lives of sockets that were there before, last ones of those that stay.
+
+    Returns
+    -------
+    dict of int to str
+        Paths of endpoints.
+    """
+    first: dict[tuple[int, int], int] = {}
+    last: dict[tuple[int, int], int] = {}
+    keys = table[:, [EndpointColumn.HOST, EndpointColumn.SOCKET]].tolist()
+    for at, (host, socket) in enumerate(keys):
+        first.setdefault((host, socket), at)
+        last[host, socket] = at
+    paths = {}
+    for of in dumped:
+        lives = last if of.last else first
+        at = lives.get((of.host, of.socket), NONE) if of.socket else NONE
+        ended = EndpointColumn.CLOSED if of.last else EndpointColumn.OPENING
+        if at == NONE or table[at, ended] > 0:
+            continue
+        row = table[at]
+        if row[EndpointColumn.FAMILY] != of.family:
+            continue
+        if of.path:
+            paths[at] = of.path
+        if not row[EndpointColumn.KNOWN] and of.local[2] and of.remote[2]:
+            row[EndpointColumn.LOCAL_HIGH : EndpointColumn.LOCAL_PORT + 1] = of.local
+            row[EndpointColumn.REMOTE_HIGH : EndpointColumn.REMOTE_PORT + 1] = of.remote
+            row[EndpointColumn.KNOWN] = 1
+    return paths
+
+
+def read_ends(fields: Sequence[int]) -> tuple[Ends, Ends]:
+    """Return both ends from the fields sport, dport, family, saddr, ... of an event."""
+    sport, dport, family, near, far, *halves = fields
+    local, remote = take_address(family, near, *halves[:2]), take_address(family, far, *halves[2:])
+    return (*local, sport), (*remote, dport)
 
 
 def _is_loopback(high: int, low: int) -> bool:

@@ -74,7 +74,7 @@ def require_sockets(recording: Recording) -> str:
     Returns
     -------
     str
-        ``sockets``, ``calls+packets`` or ``calls``.
+        See `critpath.schema.ways`.
     """
     way = way_of_requests(_list_usable(recording), *PACKETS)
     if way:

@@ -123,6 +123,9 @@ def _empty_recording(note: n.EmptyRecording, words: Words) -> str:
 
 # By what requests are found, where a tracer has no events of sockets.
 WAYS: Final = {
+    "lengths+packets": "what sockets sent and received, and packets for when it arrived",
+    "lengths": "what sockets sent and received alone: each begins when who read it was woken, or "
+    "read it",
     "calls+packets": "system calls and packets",
     "calls": "system calls alone: each begins when who read it was woken, or read it",
 }

@@ -576,7 +576,7 @@ class Flight:
         names = {lttng_name(*event.split("/")) for event in self._events}
         if way_of_requests(names):
             raws.write_json(raw / f"sockets{raws.AT_END}.json", scan_sockets()[0])
-        if way_of_requests(names - {"sk_data_ready"}):
+        if way_of_requests(names, sockets=False):
             raws.write_json(raw / f"descriptors{raws.AT_END}.json", scan_descriptors()[0])
         return find_programs(threads)
 

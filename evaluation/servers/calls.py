@@ -1,8 +1,10 @@
-"""Requests by system calls and packets against those by events of sockets: ``python calls.py DIR``.
+"""Requests by another way against those by all events of sockets: ``python calls.py DIR``.
 
 DIR is one of ``evaluation/servers/run.py``, recorded with both: ``--critpath`` names a command that
-adds system calls and packets to the profile.  Every recording below it is read both ways, with
-``--no-packets`` without packets.  Two are the same request if service and port are, and ends near.
+adds system calls and packets to the profile.  Every recording below it is read both ways; ``--way``
+is ``calls`` (system calls) or ``lengths`` (what sockets sent and received, without
+``sk_data_ready``), with ``--no-packets`` without packets.  Two are the same request if service and
+port are, and ends near.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import numpy as np
 from critpath.engines.limits import Budget
 from critpath.executions.specification import parse_specification
 from critpath.model.requests import RequestTable
-from critpath.read.event_names import CALL_EVENTS, KERNEL_EVENTS, SOCKET_EVENTS
+from critpath.read.event_names import CALL_EVENTS, KERNEL_EVENTS, PACKET_EVENTS, SOCKET_EVENTS
 from critpath.read.recording import Recording
 from critpath.requests.links import attribute
 from critpath.requests.turns import find_turns
@@ -35,8 +37,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("place", type=Path)
     parser.add_argument("--no-packets", action="store_true")
+    parser.add_argument("--way", choices=("calls", "lengths"), default="calls")
     given = parser.parse_args()
-    way = "calls" if given.no_packets else "calls+packets"
+    way = given.way if given.no_packets else f"{given.way}+packets"
     total: Counter[str] = Counter()
     for recording in sorted(given.place.rglob("recording")):
         by_sockets, by_calls = (find(recording, each) for each in ("sockets", way))
@@ -50,8 +53,9 @@ def main() -> None:
 def find(recording: Path, way: str) -> dict[str, list[_Request]]:
     """Return a recording's requests by service, found by one way."""
     opened = Recording(recording)
-    calls = (c for c in CALL_EVENTS if way != "calls" or c.kind.name != "SOCKET_SEGMENT")
-    wanted = (*KERNEL_EVENTS, *SOCKET_EVENTS, *calls)
+    of_way = CALL_EVENTS if way.startswith("calls") else PACKET_EVENTS
+    more = (c for c in of_way if "+" in way or c.kind.name != "SOCKET_SEGMENT")
+    wanted = (*KERNEL_EVENTS, *SOCKET_EVENTS, *more)
     opener = RecordingOpener(opened, wanted, "auto")
     replayed = replay_stream(
         opener,

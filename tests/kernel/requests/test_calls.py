@@ -67,7 +67,7 @@ def served(tmp_path, wait_for):
 def find_both(recording, way):
     """Return the requests of one recording, by one way."""
     wanted = (*KERNEL_EVENTS, *SOCKET_EVENTS, *CALL_EVENTS)
-    if way == "calls":
+    if "packets" not in way:
         wanted = tuple(w for w in wanted if w.kind is not Kind.SOCKET_SEGMENT)
     opener = RecordingOpener(Recording(recording), wanted, "auto")
     waking = assume_declared(Recording(recording)).waking
@@ -118,6 +118,16 @@ def test_both_ways_find_the_same_requests(tmp_path, monkeypatch, wait_for, shown
     for (client, end, begin, tid), (of, ended, begun, by) in zip(expected, packets, strict=True):
         assert (client, tid) == (of, by)
         assert abs(end - ended) < 1_000_000 > abs(begin - begun)
+    # Without `sk_data_ready`: by packets, and by what both ends send and receive alone.
+    for way in ("lengths+packets", "lengths"):
+        lengths = ends(find_both(tmp_path / "both", way))
+        assert [(port, end, tid) for port, end, _, tid in lengths] == [
+            (port, end, tid) for port, end, _, tid in expected
+        ]
+        assert all(
+            abs(one[2] - other[2]) < 1_000_000
+            for one, other in zip(lengths, expected, strict=True)
+        )
     alone = ends(find_both(tmp_path / "both", "calls"))
     assert len(alone) >= 0.99 * 240
     check_without_addresses(tmp_path / "both", monkeypatch, shown, port)
