@@ -29,6 +29,10 @@ _WAYS: Final = {
     "sockets": "found by events of sockets (--profile requests)",
     "calls+packets": "found by system calls and packets (--profile requests): this tracer has no "
     "events of sockets (ftrace has them from Linux 6.3 on)",
+    "lengths+packets": "found by what sockets send and receive, and by packets (--profile "
+    "requests)",
+    "lengths": "found by what sockets send and receive (--profile requests): what comes from "
+    "another machine begins when it is read",
     "calls": "found by system calls (--profile requests): this tracer has no events of sockets nor "
     "of what arrives there, so a request begins when it is read",
     "": "not to be found: this kernel has no events of sockets nor of system calls",

@@ -8,9 +8,10 @@ if TYPE_CHECKING:
     from critpath.read.counts import parse_counts
     from critpath.read.event_names import (
         CALL_EVENTS,
-        PACKET_EVENTS,
+        HEADER_LENGTHS,
         HEADERS,
         KERNEL_EVENTS,
+        PACKET_EVENTS,
         PACKETS,
         SOCKET_EVENTS,
         SOURCE_PORT,

@@ -14,7 +14,8 @@ from critpath.model.requests import Act, Activity, Collected
 from critpath.requests._activity import Activities
 from critpath.requests.calls import CallEvents
 from critpath.requests.endpoints import EndpointColumn, read_dumped
-from critpath.requests.packets import PacketEvents
+from critpath.requests.packets import PacketEvents, Rows
+from critpath.schema.ways import BY_CALLS, BY_LENGTHS
 
 SOCKETS: Final = frozenset(
     {Kind.SOCKET_SEND, Kind.SOCKET_RECEIVE, Kind.SOCKET_ARRIVAL, Kind.SOCKET_STATE, Kind.SOCKET_OF}
@@ -75,13 +76,13 @@ class ActivityEvents:
         gaps: Gaps | None = None,
     ) -> None:
         # What a descriptor is may change while no calls are recorded.
-        calls = way.startswith("calls")
+        calls = way in BY_CALLS
         base = hide_layers(gaps or Gaps()) if calls else (gaps or Gaps())
         base = base.of(BASE)
         self._gaps, self._gaps_passed = base.take(np.argsort(base.end, kind="stable")), 0
         self._every = every
         self._way, self._calls = way, CallEvents() if calls else None
-        self._packets = PacketEvents() if way.startswith("lengths") else None
+        self._packets = PacketEvents() if way in BY_LENGTHS else None
         self._rows = Activities(np.ascontiguousarray(runnable, np.int64), sockets, sleeps)
         self._kinds: U8 = np.zeros(0, np.uint8)
         self._hosts: I64 = np.zeros(0, np.int64)
@@ -231,10 +232,7 @@ class ActivityEvents:
         )
 
 
-_Rows = tuple[I64, U8, I32, I32, I32, I64]
-
-
-def _merge_rows(rows: _Rows, more: I64) -> _Rows:
+def _merge_rows(rows: Rows, more: I64) -> Rows:
     """Return the columns of both in order of time."""
     time = np.concatenate([rows[0], more[:, 0]])
     order = np.argsort(time, kind="stable")

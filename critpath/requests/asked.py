@@ -21,7 +21,7 @@ from critpath.requests.slices import (
     require_markers,
     sketch_slices,
 )
-from critpath.schema.ways import SOCKETS
+from critpath.schema.ways import BY_CALLS, BY_LENGTHS, SOCKETS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,7 +36,11 @@ if TYPE_CHECKING:
 
 
 # What each way asks for besides what sockets do.
-MORE_EVENTS: Final = {SOCKETS: (), "lengths": PACKET_EVENTS, "calls": CALL_EVENTS}
+MORE_EVENTS: Final = {
+    SOCKETS: (),
+    **dict.fromkeys(BY_LENGTHS, PACKET_EVENTS),
+    **dict.fromkeys(BY_CALLS, CALL_EVENTS),
+}
 
 
 class Asked:
@@ -61,7 +65,7 @@ class Asked:
         self.wanted: tuple[EventRequest, ...] = ()
         if specification.kind == "requests":
             self.way = require_sockets(recording)
-            self.wanted = (*SOCKET_EVENTS, *MORE_EVENTS[self.way.partition("+")[0]])
+            self.wanted = (*SOCKET_EVENTS, *MORE_EVENTS[self.way])
         if specification.kind == "slices":
             if specification.slices.marker != EVERY_MARKER:
                 require_markers(recording, specification.slices.marker)

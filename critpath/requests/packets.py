@@ -15,9 +15,9 @@ from typing import Final
 
 import numpy as np
 
-from critpath.model import I64, EventChunk, EventClass, Events, Kind
+from critpath.model import I32, I64, U8, EventChunk, EventClass, Events, Kind
 from critpath.model.requests import NONE, Act
-from critpath.read.event_names import HEADER_LENGTHS, HEADERS
+from critpath.read import HEADER_LENGTHS, HEADERS
 from critpath.requests.endpoints import Dumped, EndpointColumn, complete_lives, read_ends
 
 _TCP: Final = 6  # technical
@@ -30,6 +30,8 @@ _MOST_EARLY: Final = 64  # technical: packets of a connection that wait for one 
 _ENDS: Final = slice(EndpointColumn.LOCAL_HIGH, EndpointColumn.REMOTE_PORT + 1)
 _MOVES: Final = (int(Act.RECEIVE), int(Act.SEND))
 
+# Time, act, thread, host, endpoint, value.
+Rows = tuple[I64, U8, I32, I32, I32, I64]
 Ends = tuple[int, ...]  # two halves of an address and a port, of both ends
 
 
@@ -57,7 +59,7 @@ class _Packet:
 class Named:
     """What packets tell: rows of `Activity`, the endpoints, and uses of sockets without ends."""
 
-    rows: tuple[I64, ...]
+    rows: Rows
     endpoints: I64
     unknown: int
 
@@ -95,15 +97,13 @@ class PacketEvents:
                 to = self._sent if of.kind == Kind.NET_SEND else self._came
                 to.append(_read_packets(where, values, [*of.fields]))
 
-    def finish(
-        self, rows: tuple[I64, ...], endpoints: I64, dumped: Sequence[Dumped] = ()
-    ) -> Named:
+    def finish(self, rows: Rows, endpoints: I64, dumped: Sequence[Dumped] = ()) -> Named:
         """Return the rows with arrivals, of endpoints that packets give their ends.
 
         Parameters
         ----------
         rows : tuple of arrays
-            Time, act, thread, host, endpoint, value; in order of time.
+            In order of time.
         endpoints : int64 [n, 18]
         dumped : sequence of Dumped
             Sockets that were there before.
@@ -112,14 +112,12 @@ class PacketEvents:
         sent, came = (list(on.find(some)) for some in (self._sent, self._came))
         endpoints = endpoints.copy()
         complete_lives(endpoints, dumped)
-        time, act, tid, host, endpoint, value = (np.array(one) for one in rows)
+        time, act, tid, host, endpoint, value = (np.array(one, np.int64) for one in rows)
         where = np.flatnonzero(np.isin(act, _MOVES) & (endpoint >= 0))
         tcp = endpoints[:, EndpointColumn.PROTOCOL] == _TCP
         where = where[tcp[endpoint[where]]]
         ends = _name_sends(where, (time, act, tid, host, value), sent)
-        endpoints, endpoint = _part_lives(
-            endpoints, (time, act, endpoint), {row: of for row, of in ends.items()}
-        )
+        endpoints, endpoint = _part_lives(endpoints, (time, act, endpoint), ends)
         moves = _Moves(where, (time, act, tid, host, endpoint))
         told = list(_find_arrivals(endpoints, sent, came, moves))
         told += _follow_sends(endpoints, where, {at for *_, at, _ in told}, moves)
@@ -131,9 +129,9 @@ class PacketEvents:
             for at, one in enumerate((time, act, tid, host, endpoint, value))
         ]
         order = np.argsort(together[0], kind="stable")
-        made = tuple(
-            column[order].astype(one.dtype) for column, one in zip(together, rows, strict=True)
-        )
+        wide = [column[order] for column in together]
+        tids, hosts, ats = (column.astype(np.int32) for column in wide[2:5])
+        made = wide[0], wide[1].astype(np.uint8), tids, hosts, ats, wide[5]
         return Named(made, endpoints, unknown)
 
 
@@ -260,9 +258,7 @@ class _Moves:
     def __init__(self, where: I64, columns: tuple[I64, I64, I64, I64, I64]) -> None:
         self.columns = columns
         time, act, tid, host, endpoint = columns
-        self._of: dict[tuple[int, int], tuple[list[int], list[int]]] = defaultdict(
-            lambda: ([], [])
-        )
+        self._of: dict[tuple[int, int], tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
         for row in where.tolist():
             times, sends = self._of[int(host[row]), int(tid[row])]
             times.append(int(time[row]))
@@ -363,4 +359,3 @@ class _Stream:
         while self._next in self._early:
             self._next = self._early.pop(self._next)
         return True
-

@@ -7,6 +7,8 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 SOCKETS: Final = "sockets"
+BY_LENGTHS: Final = ("lengths", "lengths+packets")
+BY_CALLS: Final = ("calls", "calls+packets")
 _LENGTHS: Final = ("sock_recv_length", "sock_send_length")
 _STATES: Final = "inet_sock_set_state"
 _SOCKETS: Final = ("sk_data_ready", *_LENGTHS, _STATES)

@@ -125,8 +125,7 @@ def test_both_ways_find_the_same_requests(tmp_path, monkeypatch, wait_for, shown
             (port, end, tid) for port, end, _, tid in expected
         ]
         assert all(
-            abs(one[2] - other[2]) < 1_000_000
-            for one, other in zip(lengths, expected, strict=True)
+            abs(one[2] - other[2]) < 1_000_000 for one, other in zip(lengths, expected, strict=True)
         )
     alone = ends(find_both(tmp_path / "both", "calls"))
     assert len(alone) >= 0.99 * 240
