@@ -91,6 +91,9 @@ def extract_recording(
         found, choice = chosen.replayed, chosen.choice
         with recording.named():
             asked, events, pieces = _find_chosen(chosen, recording)
+            if settings.only:
+                rows = asked.find_rows(settings.only)
+                asked, pieces = asked.take(rows), pieces and pieces.take(rows)
             if choice.specification.kind == "process" and not choice.specification.where:
                 events = recording.manifest.count_missing_runs(events, len(asked))
             events = timeline.add_routes(events, asked, *recording.network_devices)
@@ -274,6 +277,7 @@ def extract(
     progress: Progress | None = None,
     partial: bool = False,
     bystanders: bool = False,
+    only: frozenset[tuple[int, int, int]] = frozenset(),
 ) -> PathSet:
     """Extract the critical path of every execution of some recordings.
 
@@ -294,6 +298,8 @@ def extract(
         Is shown what is being done.
     partial, bystanders : bool
         Which executions of recordings with gaps: as of `ExtractSettings`.
+    only : frozenset of (int, int, int)
+        As of `ExtractSettings`.
 
     Returns
     -------
@@ -316,6 +322,7 @@ def extract(
             progress=progress,
             partial=partial,
             bystanders=bystanders,
+            only=only,
         )
     )
 
@@ -331,10 +338,14 @@ def extract_each(
     progress: Progress | None = None,
     partial: bool = False,
     bystanders: bool = False,
+    only: frozenset[tuple[int, int, int]] = frozenset(),
 ) -> list[PathSet]:
     """Extract as `extract` does, and leave every recording a set of its own."""
     settings = ExtractSettings(
-        *(specification, reader, interrupts, max_memory), partial=partial, bystanders=bystanders
+        *(specification, reader, interrupts, max_memory),
+        partial=partial,
+        bystanders=bystanders,
+        only=only,
     )
     with closing(_extract_sources(sources, settings, jobs, progress)) as found:
         return [_join_parts(part) for part in found]

@@ -20,7 +20,7 @@ from critpath.units import format_span, plural, safe_text
 _ALL: Final = 0.995  # of the time, but for dumps and what was before the first second
 _OVERHEAD: Final = "1%"  # where none is named
 _OTHERS: Final = (
-    *("all", "interleave", "container", "hosts", "runs", "duration", "then", "labels_from"),
+    *("all", "interleave", "container", "hosts", "runs", "duration", "then"),
     *("functions", "counts", "kernel_functions", "keep_raw", "force"),
 )
 # What a recorder that works refuses a request for, and what to do then.
@@ -151,6 +151,11 @@ def record_always(arguments: argparse.Namespace, settings: Settings) -> int:
     specification = settings["execution"] or marked
     if specification != marked:
         check_execution(specification)
+    if arguments.labels_from not in {None, "", "bytes"}:
+        raise UsageError(
+            f"--always with --labels-from {arguments.labels_from}",
+            "--labels-from bytes: trace ids are kept by a recording, not by a flight recorder",
+        )
     user = User.behind_sudo(os.environb, as_root=arguments.as_root)
     request = FlightRequest(
         directory=arguments.output,
@@ -168,6 +173,7 @@ def record_always(arguments: argparse.Namespace, settings: Settings) -> int:
         mark_users=User.find_markers(arguments.marks_from, user),
         marks_required=arguments.marks_from not in {"", "none"},
         stacks=find_stacks(arguments, settings, commands=False),
+        labels=bool(arguments.labels_from),
     )
     quiet = settings["quiet"]
 

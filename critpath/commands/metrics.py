@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Final, Protocol
 from critpath.commands.declared import option
 from critpath.commands.output import hint
 from critpath.commands.settings import Settings, as_duration
+from critpath.commands.walking import REQUESTS, Walker
 from critpath.errors import CritpathError, UsageError
 from critpath.incidents.webhook import Webhook, complete_address
 from critpath.metrics import open_metrics, otlp
-from critpath.metrics.collecting import Collected, Share, find_shares
+from critpath.metrics.collecting import Collected
 from critpath.metrics.families import Report
 from critpath.metrics.serving import Server
 from critpath.units import plural, safe_text
@@ -28,7 +29,7 @@ from critpath.units import plural, safe_text
 if TYPE_CHECKING:
     from critpath_record import RunningFlight
 
-SETTINGS: Final = ("execution", "max-memory")
+SETTINGS: Final = ("execution", "reader", "interrupts", "max-memory")
 DESCRIPTION: Final = (
     "Tell other programs what a running flight recorder (record --always) measures: latency by "
     "kind, where time goes, incidents, what recording costs, gaps."
@@ -36,7 +37,6 @@ DESCRIPTION: Final = (
 _ASK: Final = 1.0  # s between two questions
 _INCIDENTS: Final = 10  # looks for one at the directory of incidents
 _ANSWER: Final = 10.0  # s that one may take
-_NICE: Final = 19
 
 
 OPTIONS: Final = (
@@ -117,8 +117,8 @@ class Teller:
         self._since = clock.date()
         self._seen = self._looks = 0
         self._session = ""
-        self._dump = ""
-        self._thread: threading.Thread | None = None
+        only = settings["execution"]
+        self._walker = Walker(settings, (only,) if only else (REQUESTS, "marker"))
         self.collected = Collected()
 
     def look(self) -> None:
@@ -145,13 +145,15 @@ class Teller:
         self.collected.set_status(status)
         answers, more, number = [], True, 0
         while more or number:
-            answer = self._flight.ask({"top": self._seen, "from": number}, _ANSWER)
+            asked = {"top": self._seen, "from": number, "walks": self._walker.take_cost()}
+            answer = self._flight.ask(asked, _ANSWER)
             self._seen, more = int(answer["seen"]), bool(answer["more"])
             number = int(answer.get("next", 0))
             self.collected.add_ended(answer)
             answers += [answer] if "requests" in answer else []
         self.collected.add_requests(answers)
-        self._read_shares(str(answer["dump"]))
+        self._walker.look(str(answer["dump"]))
+        self.collected.walked = self._walker.shares
 
     def say(self, line: str) -> None:
         """Say what there is to know."""
@@ -168,28 +170,6 @@ class Teller:
             host=safe_text(os.uname().nodename),
             version=__version__,
         )
-
-    # Where time goes is read from the newest dump, beside the rest and at the lowest priority.
-
-    def _read_shares(self, dump: str) -> None:
-        if dump in {"", self._dump} or (self._thread is not None and self._thread.is_alive()):
-            return
-        self._dump = dump
-        self._thread = threading.Thread(target=self._extract, args=(Path(dump),), daemon=True)
-        self._thread.start()
-
-    def _extract(self, dump: Path) -> None:
-        from critpath import flow  # noqa: PLC0415 - numpy and the stages
-
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
-        asked = self._settings["execution"]
-        found: list[Share] = []
-        for what in (asked,) if asked else ("requests", "marker"):
-            with contextlib.suppress(CritpathError, OSError):  # it has none, or was removed
-                most = self._settings["max-memory"]
-                found += find_shares(flow.extract([dump], specification=what, max_memory=most))
-        if found:
-            self.collected.shares = found
 
 
 # Where they go

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
-import os
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,7 +15,9 @@ from critpath.commands.declared import flag, option
 from critpath.commands.output import make_console
 from critpath.commands.settings import READING, Settings, number
 from critpath.commands.sources import require_executions
-from critpath.errors import CritpathError, UsageError
+from critpath.commands.walking import REQUESTS, Shares, Walker
+from critpath.errors import UsageError
+from critpath.metrics.shares import ANSWER, Times, find_parts, read_times, refine
 from critpath.units import NS_PER_S, format_ns, format_share, plural, safe_text
 
 if TYPE_CHECKING:
@@ -38,10 +37,6 @@ _ROWS: Final = 40
 _BETWEEN, _LEAST_WIDE = 3, 12
 _GOES: Final = "where their time goes"
 _P99: Final = 0.99
-_NICE: Final = 19
-_REQUESTS: Final = "requests"
-
-Shares = Mapping[str, Mapping[str, float]]
 
 
 OPTIONS: Final = (
@@ -80,7 +75,7 @@ class Screen:
     requests : sequence of mapping
         Rows of requests that a recorder counted itself, see `label_rows`.
     shares : mapping
-        By label, where those of `ended` do not say.
+        By label, what those walked tell, where `ended` do not say.
     source : str
         What `shares` are of.
     said : mapping
@@ -154,7 +149,8 @@ def label_rows(frame: Screen) -> list[dict[str, Any]]:
     rows = []
     for label, of in by_label.items():
         times = sorted(one.end - one.begin for one in of)
-        shares = _mean_shares(of) or dict(frame.shares.get(label, {}))
+        known = {(state, ""): share for state, share in _mean_shares(of).items()}
+        shares = known or frame.shares.get(label, {})
         rows.append(
             {
                 "label": label,
@@ -163,11 +159,23 @@ def label_rows(frame: Screen) -> list[dict[str, Any]]:
                 "p50_ns": percentile(times, 0.5),
                 "p99_ns": percentile(times, _P99),
                 "time_ns": sum(times),
-                "shares": shares,
+                **name_parts(shares),
             }
         )
-    rows += [{**row, "shares": dict(frame.shares.get(row["label"], {}))} for row in frame.requests]
+    for row in frame.requests:
+        walked = frame.shares.get(row["label"], {})
+        goes = refine(find_parts(row.get("times", {})), walked)
+        rows.append({name: of for name, of in row.items() if name != "times"} | name_parts(goes))
     return sorted(rows, key=lambda row: (-row["time_ns"], row["label"]))
+
+
+def name_parts(parts: Mapping[tuple[str, str], float]) -> dict[str, dict[str, float]]:
+    """Return parts by state, and of `ANSWER` by who was asked."""
+    shares: dict[str, float] = {}
+    for (state, _), part in parts.items():
+        shares[state] = shares.get(state, 0.0) + part
+    asked = {peer: part for (state, peer), part in parts.items() if state == ANSWER}
+    return {"shares": shares, "asked": asked}
 
 
 def percentile(times: Sequence[int], part: float) -> int:
@@ -222,7 +230,8 @@ def draw(frame: Screen, console: Console) -> RenderableType:
     room = max(console.width - numbers - min(widths[0], longest), len(_GOES))
     table = new_table(console, *heads, _GOES)
     for row, (label, *of_row) in zip(rows, cells, strict=False):
-        goes = _name_shares(row["shares"], room)
+        of = {state: part for state, part in row["shares"].items() if state != ANSWER}
+        goes = _name_shares({**of, **row["asked"]}, room)
         texts = (_cut(label, longest), *of_row, goes)
         table.add_row(*(shown(text, console) for text in texts))
     kinds = ("request",) * with_resets + ("execution",) * (len(frame.ended) > 0 or not with_resets)
@@ -261,48 +270,14 @@ def _say_rest(frame: Screen) -> Iterator[str]:
 def _source(frame: Screen) -> Iterator[str]:
     """Yield what "where their time goes" is of."""
     if frame.source:
-        yield f"time goes as in {safe_text(frame.source)}"
+        yield f"own time goes as in {safe_text(frame.source)}"
     elif frame.said.get("dump"):
-        yield f"where time goes is read from {safe_text(Path(str(frame.said['dump'])).name)}"
+        yield f"where own time goes is read from {safe_text(Path(str(frame.said['dump'])).name)}"
     elif "overhead" in frame.said:
-        yield "where time goes is known after a dump"
+        yield "where own time goes is known after a dump"
 
 
 # A flight recorder that runs
-
-
-class _DumpReader:
-    """Paths of the newest dump, found beside what is shown and at the lowest priority."""
-
-    def __init__(self, settings: Settings, what: Sequence[str], *, by_container: bool) -> None:
-        self.shares: Shares = {}
-        self.source = self._asked = ""
-        self._settings, self._what, self._by_container = settings, what, by_container
-        self._thread: threading.Thread | None = None
-
-    def look(self, dump: str) -> None:
-        """Read a dump unless that is done, or another is being read."""
-        if dump in {"", self._asked} or (self._thread is not None and self._thread.is_alive()):
-            return
-        self._asked = dump
-        self._thread = threading.Thread(target=self._read, args=(dump,), daemon=True)
-        self._thread.start()
-
-    def _read(self, dump: str) -> None:
-        from critpath.model.requests import service_of  # noqa: PLC0415 - numpy
-
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
-        by_label: dict[str, list[Ended]] = {}
-        for what in self._what:
-            with contextlib.suppress(CritpathError, OSError):  # it has none, or was removed
-                for one in _read_ended(Path(dump), self._settings, what):
-                    label = service_of(one.label) if what == _REQUESTS else one.label
-                    if self._by_container:
-                        label = _name_container(one.label)
-                    by_label.setdefault(label, []).append(one)
-            if by_label:
-                self.shares = {label: _mean_shares(of) for label, of in by_label.items()}
-                self.source = Path(dump).name
 
 
 class Requests:
@@ -310,16 +285,18 @@ class Requests:
 
     def __init__(self, window: int) -> None:
         self._window = window
-        self._told: deque[tuple[int, dict[str, list[Any]]]] = deque()
+        self._told: deque[tuple[int, dict[str, tuple[list[int], dict[int, int], Times]]]] = deque()
         self._base, self._first = 2.0, 1.0  # of sketches: a bucket's growth, and the first's begin
 
     def add(self, answers: Sequence[Mapping[str, Any]]) -> None:
         """Take what was answered together."""
-        now, found = int(answers[-1]["now"]), {}
+        now = int(answers[-1]["now"])
+        found: dict[str, tuple[list[int], dict[int, int], Times]] = {}
         for answer in answers:
             self._base, self._first = answer["sketch"]["base"], answer["sketch"]["first"]
             for name, *counts, pairs in answer["requests"]:
-                found[name] = [counts, dict(zip(pairs[::2], pairs[1::2], strict=True))]
+                times = read_times(counts[1], answer["time"][name])
+                found[name] = counts, dict(zip(pairs[::2], pairs[1::2], strict=True)), times
         self._told.append((now, found))
         while len(self._told) > 2 and self._told[1][0] <= now - self._window:
             self._told.popleft()
@@ -329,9 +306,11 @@ class Requests:
         (begin, before), (end, after) = self._told[0], self._told[-1]
         span = max((end - begin) / NS_PER_S, 1e-9)
         rows: dict[str, list[Any]] = {}
-        for name, (counts, sketch) in after.items():
-            was, gone = before.get(name, [[0] * len(counts), {}])
-            row = rows.setdefault(name_of(name), [[0] * len(counts), {}])
+        for name, (counts, sketch, times) in after.items():
+            was, gone, spent = before.get(name, ([0] * len(counts), {}, {}))
+            row = rows.setdefault(name_of(name), [[0] * len(counts), {}, {}])
+            for key, ns in times.items():
+                row[2][key] = row[2].get(key, 0.0) + max(ns - spent.get(key, 0.0), 0.0)
             row[0] = [a + b - c for a, b, c in zip(row[0], counts, was, strict=True)]
             for at, many in sketch.items():
                 row[1][at] = row[1].get(at, 0) + (many - gone.get(at, 0)) % (1 << 32)
@@ -345,8 +324,9 @@ class Requests:
                 "time_ns": took,
                 "cut": cut,
                 "resets": resets,
+                "times": times,
             }
-            for name, [[count, took, cut, resets], sketch] in rows.items()
+            for name, [[count, took, cut, resets], sketch, times] in rows.items()
             if count or resets or cut
         ]
 
@@ -365,15 +345,15 @@ def _follow_live(arguments: argparse.Namespace, settings: Settings) -> Iterator[
     from critpath_record import RunningFlight  # noqa: PLC0415 - start-up time
 
     flight = RunningFlight.find(arguments.directory)
-    asked = settings["execution"]
-    what = (asked,) if asked else (_REQUESTS, "marker")
-    if not {*what} <= {_REQUESTS, "marker", "process"}:
+    only = settings["execution"]
+    what = (only,) if only else (REQUESTS, "marker")
+    if not {*what} <= {REQUESTS, "marker", "process"}:
         raise UsageError(
-            f"top of a running flight recorder by {safe_text(asked)}",
+            f"top of a running flight recorder by {safe_text(only)}",
             "--execution requests, marker, or process; critpath top DUMP takes any",
         )
-    reader = _DumpReader(settings, what, by_container=arguments.by_container)
     name_of = _name_container if arguments.by_container else str
+    walker = Walker(settings, what, name_of)
     held: deque[Ended] = deque(maxlen=_MOST)
     requests = Requests(round(arguments.window * NS_PER_S))
     begun = due = time.monotonic()
@@ -382,7 +362,8 @@ def _follow_live(arguments: argparse.Namespace, settings: Settings) -> Iterator[
         answers: list[dict[str, Any]] = []
         number = 0
         while not answers or answers[-1]["more"] or number:
-            answers.append(flight.ask({"top": seen, "from": number}, 10))
+            asked = {"top": seen, "from": number, "walks": walker.take_cost()}
+            answers.append(flight.ask(asked, 10))
             seen, number = int(answers[-1]["seen"]), int(answers[-1]["next"])
             held += [Ended(*one[1:]) for one in answers[-1]["ended"] if one[0] in what]
         answer = answers[-1]
@@ -390,15 +371,15 @@ def _follow_live(arguments: argparse.Namespace, settings: Settings) -> Iterator[
         oldest = now - round(arguments.window * NS_PER_S)
         while held and held[0].end < oldest:
             held.popleft()
-        reader.look(str(answer["dump"]))
+        walker.look(str(answer["dump"]))
         said = {name: answer[name] for name in ("overhead", "covers", "missed", "dump")}
         requests.add(answers)
         if not seen_once:
             seen_once = True  # of requests there is nothing to tell before a second look
             time.sleep(1.0)
             continue
-        rows = requests.list_rows(name_of)[1] if _REQUESTS in what else []
-        yield Screen(*(now, arguments.window, [*held], rows, reader.shares, reader.source, said))
+        rows = requests.list_rows(name_of)[1] if REQUESTS in what else []
+        yield Screen(*(now, arguments.window, [*held], rows, walker.shares, walker.source, said))
         if arguments.duration and time.monotonic() - begun >= arguments.duration:
             return
         due += 1.0

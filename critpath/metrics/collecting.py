@@ -8,25 +8,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from critpath.metrics.families import OTHER, Family, Histogram, Named, Sample
+from critpath.metrics.shares import Times, find_parts, read_times, refine
 from critpath.units import NS_PER_S
 
 if TYPE_CHECKING:
     from critpath.documents import IncidentDocument
-    from critpath.model import PathSet
 
 MOST_KINDS: Final = 200  # technical: names that have series of their own
 _REFUSED: Final = "refused "
 _MOST_SHARES: Final = 20  # technical: of a kind; the rest is added up
-
-
-@dataclass(frozen=True)
-class Share:
-    """What part of a kind's time goes where: in a state, on whose thread ("" for its own)."""
-
-    kind: str
-    state: str
-    peer: str
-    share: float
 
 
 @dataclass
@@ -37,12 +27,13 @@ class Collected:
     ----------
     up : bool
         Whether the flight recorder answers.
-    shares : sequence of Share
-        Of the newest dump that was read.
+    walked : mapping
+        What those tell that were walked of the newest dump: by kind, and by state and peer.
     """
 
     up: bool = False
-    shares: Sequence[Share] = ()
+    walked: Mapping[str, Times] = field(default_factory=dict)
+    _times: dict[str, Times] = field(default_factory=dict)  # of all requests, as they were counted
     _latency: dict[str, Histogram] = field(default_factory=dict)
     _cut: dict[str, int] = field(default_factory=dict)
     _resets: dict[str, int] = field(default_factory=dict)
@@ -72,6 +63,8 @@ class Collected:
             for name, *counts, pairs in answer["requests"]:
                 sketch = dict(zip(pairs[::2], pairs[1::2], strict=True))
                 self._told[name] = counts, sketch
+                if "time" in answer:
+                    self._times[name] = read_times(counts[1], answer["time"][name])
                 old, gone = before.get(name, ([0, 0, 0, 0], {}))
                 if any(a < b for a, b in zip(counts, old, strict=True)):
                     old, gone = [0, 0, 0, 0], {}  # it was forgotten meanwhile, and began anew
@@ -138,8 +131,8 @@ class Collected:
         )  # fmt: skip
         yield Family(
             "critpath_request_time_share", "gauge", "",
-            "what part of the time on a kind's critical paths goes where, in the newest dump: by "
-            "what a thread does or waits for, and whose it is (empty: its own)",
+            "what part of a kind's time goes where: by what it does or waits for, and whose that "
+            "is (empty: its own); of its own time as in the newest dump",
             tuple(self._share_samples()),
         )  # fmt: skip
         yield Family(
@@ -189,10 +182,12 @@ class Collected:
 
     def _share_samples(self) -> Iterator[Sample]:
         by_kind: dict[str, dict[tuple[str, str], float]] = {}
-        for one in self.shares:
-            of = by_kind.setdefault(self._kinds.place(one.kind), {})
-            key = one.state, self._peers.place(one.peer)
-            of[key] = of.get(key, 0.0) + one.share
+        for kind in {**self._times, **self.walked}:
+            parts = refine(find_parts(self._times.get(kind, {})), self.walked.get(kind, {}))
+            of = by_kind.setdefault(self._kinds.place(kind), {})
+            for (state, peer), share in parts.items():
+                key = state, self._peers.place(peer)
+                of[key] = of.get(key, 0.0) + share
         for kind, shares in sorted(by_kind.items()):
             whole = sum(shares.values())
             by_size = sorted(shares.items(), key=lambda pair: -pair[1])
@@ -202,39 +197,3 @@ class Collected:
             for (state, peer), share in sorted(told):
                 labels = {"kind": kind, "state": state, "peer": peer}
                 yield Sample(share / whole, labels)
-
-
-def find_shares(paths: PathSet) -> list[Share]:
-    """Return where the time of each kind goes: by state and by whose thread, "" for its own.
-
-    Requests are of the service that answers them, as a flight recorder calls them.
-    """
-    import numpy as np  # noqa: PLC0415 - start-up time
-
-    from critpath.model import STATES  # noqa: PLC0415 - as above
-    from critpath.model.requests import service_of  # noqa: PLC0415 - as above
-    from critpath.model.vectors import role_name, show_family  # noqa: PLC0415 - as above
-
-    of, executions = paths.paths, paths.executions
-    labels = [label or comm for label, comm in zip(executions.label, executions.comm, strict=True)]
-    if paths.kind == "requests":
-        labels = list(map(service_of, labels))
-    kinds = list(dict.fromkeys(labels))
-    number = {kind: index for index, kind in enumerate(kinds)}
-    kind = np.array([number[label] for label in labels], np.int64)[of.path]
-    own = (of.tid == executions.tid[of.path]) & (of.host == executions.host[of.path])
-    peer = np.where(own, -1, of.comm)
-    rows = np.stack([kind, of.state.astype(np.int64), peer.astype(np.int64)])
-    keys, places = np.unique(rows, axis=1, return_inverse=True)
-    times = np.bincount(places.ravel(), (of.end - of.begin).astype(np.float64))
-    whole = np.bincount(keys[0], times, len(kinds))
-    return [
-        Share(
-            kinds[at],
-            STATES[state],
-            show_family(role_name(of.strings[who])) if who >= 0 else "",
-            time / whole[at],
-        )
-        for at, state, who, time in zip(*keys.tolist(), times.tolist(), strict=True)
-        if time > 0
-    ]

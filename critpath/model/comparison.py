@@ -65,6 +65,8 @@ class ExtractSettings:
         Of a recording with gaps, take the executions that are not whole, and no other.
     bystanders : bool
         Of one whose executions were chosen, take the others that are whole, too.
+    only : frozenset of (int, int, int)
+        Begin, end and thread of those that are wanted; all where there are none.
     """
 
     specification: str | None = None
@@ -74,6 +76,7 @@ class ExtractSettings:
     ahead: bool = False
     partial: bool = False
     bystanders: bool = False
+    only: frozenset[tuple[int, int, int]] = frozenset()
 
 
 @dataclass(frozen=True)

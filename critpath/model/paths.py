@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -101,6 +101,12 @@ class Executions(FlatTable):
         """What all of them take together (ns), exactly, however much it is."""
         each = self.duration
         return (int((each >> 31).sum()) << 31) + int((each & (2**31 - 1)).sum())
+
+    def find_rows(self, keys: Collection[tuple[int, int, int]]) -> I64:
+        """Return the rows of some, by begin, end and thread."""
+        columns = (column.tolist() for column in (self.begin, self.end, self.tid))
+        found = [row for row, key in enumerate(zip(*columns, strict=True)) if key in keys]
+        return np.array(found, np.int64)
 
     def take(self, rows: I64 | slice) -> Executions:
         """Return some executions, in the order of their positions or of a slice."""

@@ -21,6 +21,9 @@ GAPS_FORMAT: Final = "critpath/recording/2"  # with gaps, which readers of 1 wou
 COUNTS: Final = "counts/counts.jsonl"  # what was counted, below a recording
 HOSTS: Final = "hosts.json"  # of a directory with a recording of each host
 HOSTS_FORMAT: Final = "critpath/hosts/1"
+# Of a dump: requests that chance and their length chose, and with which chance.
+SAMPLED: Final = "sampled.json"
+SAMPLED_FORMAT: Final = "critpath/sampled/1"
 MANIFEST_BYTES: Final = 1 << 27  # technical: no manifest is larger
 MANIFEST_RUNS: Final = 200_000  # technical: for as many there is room
 

@@ -8,7 +8,7 @@ finds them, by what was seen so far.  All tables have a size that is never excee
 from libc.math cimport ceil, log2
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy, memmove, memset
 
 include "../ftrace/records.pxi"
 include "turns.pxi"
@@ -24,6 +24,7 @@ cdef enum:
     STATE = 6
     LOST = 7              # events were lost before this
     BORN = 8              # a thread began another: these are in the places of FIRST and SECOND
+    MESSAGE = 9           # what begins like a request was received; its label is in FIRST's place
     # Its fields, in order
     NEED = 0              # bytes of a record
     SOCKET = 1
@@ -35,6 +36,7 @@ cdef enum:
     REMOTE = 7
     FIELDS = 8
     TCP = 6
+    UDP = 17
     MPTCP = 262
     UNIX = 1
     INET = 2
@@ -62,6 +64,26 @@ cdef enum:
     BUCKETS = 1024
     IN_OCTAVE = 32
     LOWEST = 320          # the first bucket's number from 1 ns on
+    # Who is asked: of a request, of a kind and in all
+    MOST_ASKED = 8
+    MOST_OF_KIND = 16
+    ASKS = 16384
+    ANYBODY = -65537      # those beyond
+    # What threads ask, and whose it is shows when they answer
+    PENDING = 8192
+    MOST_PENDING = 64     # of a thread
+    GIVEN_UP = 1000000000  # ns
+    # Of a kind's requests in a block, besides the slowest
+    FEW = 2
+    UDP_SOCKETS = 64
+    DATAGRAMS = 64        # of each that are not received, or not answered
+    # Messages: as the ring of `received` has them, and labels that are remembered
+    WINDOW = 64
+    MESSAGE_HEAD = 8
+    MESSAGE_FACTS = 24
+    KNOWN = 8192
+    LABELLED = 4096
+    DIGITS = 3            # in a row are no word's: what they are makes no other label
 
 ctypedef struct Event:
     int64_t time
@@ -75,8 +97,91 @@ ctypedef struct Event:
     uint16_t remote
     uint8_t what
 
+ctypedef struct Ref:
+    # A request: of an endpoint, its life, and its turn.
+    int64_t life
+    int32_t row           # plus 1
+    int32_t number
+
+ctypedef struct Target:
+    int64_t ns            # for which it was waited
+    int32_t kind          # or -1 - port
+    int32_t count
+
+ctypedef struct Asked:
+    Target of[MOST_ASKED]
+    int64_t until         # when what is waited for ends, so far
+    int64_t queued
+    int32_t count
+    int8_t shared         # its thread asked for nobody knows which of several
+
+ctypedef struct Asking:
+    # What an endpoint asks for, and for whom.
+    Ref owner
+    int64_t begin
+    int64_t pending       # number of its row among those whose owner shows later
+    int8_t is_open        # nothing was received since
+    int8_t counted
+    int8_t loose          # it is for one of several
+
+ctypedef struct Pending:
+    int64_t number
+    int64_t before        # of the same thread
+    int64_t begin
+    int64_t end           # -1 not yet
+    int32_t kind
+    int32_t tid
+
+ctypedef struct Worker:
+    # What a thread works for.
+    int64_t total         # sum of the rows of what it received and did not answer: of one, its row
+    int64_t unowned       # what it asked with several
+    int64_t last_pending
+    Ref resumed
+    int32_t tid
+    int32_t received
+    int32_t pending
+    int32_t service       # kind of what its process serves, plus 1
+    int32_t names
+
+ctypedef struct Datagram:
+    int64_t begin
+    int64_t source_life
+    int32_t source        # row of who sent it, plus 1; 0 not known
+    int32_t tid
+
+ctypedef struct Udp:
+    # A socket that serves over UDP: what arrived, and what of that is not answered.
+    Datagram arrived[DATAGRAMS]
+    Datagram open[DATAGRAMS]
+    int64_t life
+    int32_t row           # plus 1
+    int32_t arrivals
+    int32_t opened
+
+ctypedef struct Known:
+    uint64_t hash
+    int32_t label         # plus 1
+    int32_t kind          # of a pair of kind and label
+
+ctypedef struct Row:
+    # A message, as a recording keeps it.
+    int64_t when
+    int64_t socket
+    uint32_t tid
+    uint32_t size
+    int32_t label
+
 ctypedef struct Endpoint:
     State state
+    Asked asked
+    Asked told            # of `state.done`
+    Asking asking
+    int64_t doubts        # of the thread that received the open request, then
+    int32_t worker        # that thread, 0 for none
+    int32_t label         # of its open turn
+    int32_t told_label    # of `state.done`
+    int32_t udp           # plus 1
     int64_t socket
     int64_t life          # of the row: it is used again
     int64_t gaps          # how many there were when something was seen here
@@ -124,6 +229,18 @@ ctypedef struct Child:
     int32_t tid
     int32_t parent
 
+ctypedef struct Ask:
+    # What a kind waited for somebody.
+    int64_t count
+    int64_t ns
+    int32_t kind          # or -1 - port
+    int32_t next          # plus 1
+
+ctypedef struct Pick:
+    int64_t begin
+    int64_t end
+    int32_t tid
+
 ctypedef struct Kind:
     # Counts of all time; a block is the difference to `before`.
     uint32_t now[BUCKETS]
@@ -140,6 +257,13 @@ ctypedef struct Kind:
     int64_t worst_begin
     int64_t limit         # ns that are too long for what is usual; 0 for none
     int64_t over          # open ones that were, since the last block
+    int64_t queued        # ns before anybody received it
+    int64_t shared        # ns of requests of which it is not known what was asked for them
+    int64_t handed        # ns of what threads asked that answer nobody: for some of its requests
+    Pick slowest          # since the last block
+    Pick few[FEW]         # of all others
+    int32_t others
+    int32_t asks          # plus 1
     int8_t seen           # since the last block
 
 
@@ -188,6 +312,20 @@ cdef class Requests:
     cdef Owner* owners
     cdef Child* children
     cdef Kind* kinds
+    cdef Ask* asks
+    cdef int32_t ask_count, free_asks
+    cdef Worker* workers
+    cdef Pending* pending
+    cdef int64_t pendings
+    cdef Udp* udps
+    cdef int64_t udp_count
+    cdef Known* known         # labels of messages
+    cdef Known* labelled      # kinds with labels
+    cdef Row* rows
+    cdef int64_t row_count, most_rows
+    cdef uint64_t chance
+    cdef public object find_service  # kind of what a thread's process serves, -1 for nothing
+    cdef object name_message
     cdef Py_ssize_t kind_count
     cdef uint8_t* listened    # bits, by port
     cdef bint told_listened
@@ -195,7 +333,7 @@ cdef class Requests:
     cdef int32_t names
     cdef int64_t time         # until when all is followed
     cdef object turns         # a list that every turn is written to, for tests
-    cdef readonly int64_t hidden, forgotten, seen
+    cdef readonly int64_t hidden, forgotten, seen, received, unowned
 
     def __cinit__(self, formats, name, Py_ssize_t endpoints=20000, Py_ssize_t kinds=1001):
         cdef Py_ssize_t i
@@ -218,8 +356,15 @@ cdef class Requests:
         self.children = <Child*>calloc(HANDS, sizeof(Child))
         self.kinds = <Kind*>calloc(kinds, sizeof(Kind))
         self.listened = <uint8_t*>calloc(8192, 1)
+        self.asks = <Ask*>calloc(ASKS, sizeof(Ask))
+        self.workers = <Worker*>calloc(HANDS, sizeof(Worker))
+        self.pending = <Pending*>calloc(PENDING, sizeof(Pending))
+        self.udps = <Udp*>calloc(UDP_SOCKETS, sizeof(Udp))
+        self.pendings, self.chance = 1, 0x2545F491
         if (self.endpoints == NULL or self.places == NULL or self.hands == NULL
-                or self.owners == NULL or self.children == NULL or self.kinds == NULL or self.listened == NULL):
+                or self.owners == NULL or self.children == NULL or self.kinds == NULL
+                or self.listened == NULL or self.asks == NULL or self.workers == NULL
+                or self.pending == NULL or self.udps == NULL):
             raise MemoryError()
 
     def __dealloc__(self):
@@ -232,6 +377,13 @@ cdef class Requests:
         free(self.children)
         free(self.kinds)
         free(self.listened)
+        free(self.asks)
+        free(self.workers)
+        free(self.pending)
+        free(self.udps)
+        free(self.known)
+        free(self.labelled)
+        free(self.rows)
 
     # -------------------------------------------------------------- what comes in
 
@@ -301,6 +453,72 @@ cdef class Requests:
             e.remote = load16(r + f[REMOTE]) if f[REMOTE] >= 0 else 0
             self.count += 1
         return found
+
+    def keep_messages(self, name_message, Py_ssize_t most):
+        """Name kinds with the labels of messages: kind and label to a kind; keep so many rows."""
+        self.name_message, self.most_rows = name_message, most
+        self.known = <Known*>calloc(KNOWN, sizeof(Known))
+        self.labelled = <Known*>calloc(LABELLED, sizeof(Known))
+        self.rows = <Row*>calloc(most, sizeof(Row))
+        if self.known == NULL or self.labelled == NULL or self.rows == NULL:
+            raise MemoryError()
+
+    def add_messages(self, const uint8_t[::1] ring not None, uint64_t at, uint64_t end, label):
+        """Take what begins like a request from a kernel's ring; return how far it was read.
+
+        The ring lies there twice, so nothing in it ends at its end.  `label` is asked for a number,
+        0 for none, of socket and bytes; it is remembered but of what depends on what was before.
+        """
+        cdef uint64_t size = ring.shape[0] // 2, place, hashed
+        cdef uint32_t head, length
+        cdef int32_t number
+        cdef const uint8_t* r
+        cdef Known* known
+        cdef Event* e
+        cdef Row* row
+        while at < end:
+            place = at % size
+            r = &ring[place]
+            head = load32(r)
+            length = head & 0x3FFFFFFF
+            if head >> 31 or length > size - MESSAGE_HEAD:
+                break
+            at += (MESSAGE_HEAD + length + 7) & ~<uint64_t>7
+            if head >> 30 or length < MESSAGE_FACTS + WINDOW:
+                continue
+            hashed = hash_message(r + MESSAGE_HEAD + MESSAGE_FACTS)
+            known = &self.known[hashed & (KNOWN - 1)]
+            if hashed and known.hash == hashed and known.label:
+                number = known.label - 1
+            else:
+                number = label(
+                    <int64_t>load64(r + 16),
+                    (<const char*>r)[MESSAGE_HEAD + MESSAGE_FACTS:
+                                     MESSAGE_HEAD + MESSAGE_FACTS + WINDOW])
+                known.hash, known.label = hashed, number + 1
+            if not number:
+                continue
+            if self.make_room(1) < 0:
+                raise MemoryError()
+            e = &self.events[self.count]
+            memset(e, 0, sizeof(Event))
+            e.what, e.time, e.socket = MESSAGE, <int64_t>load64(r + 8), <int64_t>load64(r + 16)
+            e.tid, e.first = <int32_t>load32(r + 24), number
+            self.count += 1
+            row = &self.rows[self.row_count % self.most_rows]
+            self.row_count += 1
+            row.when, row.socket, row.tid = e.time, e.socket, <uint32_t>e.tid
+            row.size, row.label = load32(r + 28), number
+        return at
+
+    def list_messages(self, int64_t since):
+        """Yield the messages that are held since a time: when, socket, thread, size, label."""
+        cdef int64_t i
+        cdef Row* row
+        for i in range(max(0, self.row_count - self.most_rows), self.row_count):
+            row = &self.rows[i % self.most_rows]
+            if row.when >= since:
+                yield row.when, <uint64_t>row.socket, row.tid, row.size, row.label
 
     cdef void note_child(self, int32_t parent, int32_t tid) noexcept nogil:
         self.children[tid & (HANDS - 1)].tid = tid
@@ -409,6 +627,9 @@ cdef class Requests:
     cdef void begin_anew(self, Endpoint* e) noexcept nogil:
         """Forget what was seen before a gap."""
         cdef int8_t cut = e.owed
+        self.leave(e)
+        e.label = 0
+        memset(&e.asking, 0, sizeof(Asking))
         memset(&e.state, 0, sizeof(State))
         begin_state(&e.state)
         e.state.cut = cut
@@ -452,9 +673,10 @@ cdef class Requests:
         cdef int32_t row = <int32_t>(e - self.endpoints) + 1
         if e.gaps != self.gaps:
             self.begin_anew(e)
+        self.leave(e)
         if e.serves == 1:
             if how == RESET and (e.state.phase == RECEIVED or e.state.phase == ARRIVED):
-                kind = self.kind_of(e, e.state.turn.reader if e.state.phase == RECEIVED else 0)
+                kind = self.open_kind(e)
                 if kind >= 0:
                     self.kinds[kind].resets += 1
             elif how == FORGOTTEN and e.state.phase == RECEIVED:
@@ -540,15 +762,25 @@ cdef class Requests:
 
     cdef void follow(self, Event* v) noexcept:
         cdef Endpoint* e
-        cdef Endpoint* f
         cdef Hand* hand
+        cdef int phase
         if v.what == LOST:
             self.cut_open(v.time)
             return
         if not v.socket:
             self.hidden += 1
             return
+        if v.what == MESSAGE:
+            e = self.living(v.socket)
+            if e != NULL and not e.label and ARRIVED <= e.state.phase <= RECEIVED:
+                e.label = <int32_t>v.first
+            return
         if v.family != INET and v.family != INET6 and v.family != UNIX:
+            return
+        if v.what == RECEIVE:
+            self.received += 1
+        if v.protocol == UDP and v.family != UNIX:
+            self.follow_datagram(v)
             return
         if v.what == STATE:
             self.follow_state(v)
@@ -591,12 +823,28 @@ cdef class Requests:
         if e.serves < 0 and v.first:
             self.find_role(e, v.what)
         if e.serves == 1 and v.first:
+            phase = e.state.phase
             if v.what == RECEIVE:
                 self.after(e, receive(&e.state, -1, v.time, v.tid, v.first))
+                if phase != RECEIVED:
+                    self.begin_work(e, v)
             else:
                 if e.owed and e.state.phase == IDLE:
                     e.owed = e.state.cut = 0  # the end of what was cut
+                if phase == RECEIVED:
+                    self.answer(e, v.tid)
                 self.after(e, send(&e.state, v.time, v.tid, v.first))
+        self.move_hand(e, v)
+        if e.serves == 0 and v.first:
+            if v.what == SEND:
+                self.ask(e, v)
+            else:
+                self.take_answer(e, v)
+
+    cdef void move_hand(self, Endpoint* e, Event* v) noexcept nogil:
+        """Note who moved something, and where what it sends arrived."""
+        cdef Endpoint* f
+        cdef Hand* hand
         e.moved, e.mover = 1, v.tid
         if v.tid > 0:
             hand = self.hand_of(v.tid)
@@ -684,6 +932,342 @@ cdef class Requests:
         elif now == CLOSED:
             self.end_life(e, RESET if before == ESTABLISHED or before == CLOSE_WAIT else CLOSED)
 
+    # -------------------------------------------------------------- who works for whom
+
+    cdef Worker* worker_of(self, int32_t tid) noexcept nogil:
+        """Return a thread's; of two with one place the older is forgotten."""
+        cdef Worker* w = &self.workers[tid & (HANDS - 1)]
+        if w.tid != tid:
+            memset(w, 0, sizeof(Worker))
+            w.tid = tid
+        return w
+
+    cdef Endpoint* request_of(self, const Ref* of) noexcept nogil:
+        """Return the endpoint of a request that is not answered yet, NULL if it is."""
+        cdef Endpoint* e
+        if not of.row:
+            return NULL
+        e = &self.endpoints[of.row - 1]
+        if (e.used and e.life == of.life and e.state.turn.number == of.number
+                and e.gaps == self.gaps and e.state.phase == RECEIVED):
+            return e
+        return NULL
+
+    cdef void refer(self, Endpoint* e, Ref* to) noexcept nogil:
+        to.life, to.row = e.life, <int32_t>(e - self.endpoints) + 1
+        to.number = e.state.turn.number
+
+    cdef void begin_work(self, Endpoint* e, Event* v) noexcept nogil:
+        """A thread has received a request: what it asks next is for that, if for nobody else."""
+        cdef Worker* w
+        self.leave(e)
+        memset(&e.asked, 0, sizeof(Asked))
+        e.asked.until = v.time
+        if e.state.turn.how == BY_ARRIVAL:
+            e.asked.queued = v.time - e.state.turn.begin
+        if v.tid <= 0:
+            return
+        w = self.worker_of(v.tid)
+        w.received += 1
+        w.total += e - self.endpoints
+        w.resumed.row = 0
+        if w.received == 1:
+            w.last_pending = w.pending = 0
+        e.worker, e.doubts = v.tid, w.unowned
+
+    cdef void leave(self, Endpoint* e) noexcept nogil:
+        """The thread that received a request does not work for it any more."""
+        cdef Worker* w = &self.workers[e.worker & (HANDS - 1)]
+        if e.worker and w.tid == e.worker and w.received > 0:
+            w.received -= 1
+            w.total -= e - self.endpoints
+            e.asked.shared = w.unowned != e.doubts
+        e.worker = 0
+
+    cdef void answer(self, Endpoint* e, int32_t tid) noexcept nogil:
+        """A request is answered: what the thread asked since it was received was asked for it."""
+        cdef Worker* w
+        cdef int64_t rows[MOST_PENDING]
+        cdef int64_t number
+        cdef Pending* one
+        cdef int many = 0
+        if e.worker == tid or tid <= 0:
+            self.leave(e)
+            return
+        self.leave(e)
+        w = self.worker_of(tid)
+        if not w.received:
+            number = w.last_pending
+            while number and many < MOST_PENDING:
+                one = &self.pending[number % PENDING]
+                if one.number != number or one.begin < e.state.turn.received:
+                    break
+                rows[many] = number
+                many, number = many + 1, one.before
+            while many:
+                many -= 1
+                one = &self.pending[rows[many] % PENDING]
+                if one.end >= 0:
+                    self.credit(&e.asked, one.kind, one.begin, one.end, 1)
+                one.number = 0
+        w.last_pending = w.pending = w.resumed.row = 0
+
+    cdef void ask(self, Endpoint* e, Event* v) noexcept:
+        """A thread asks somebody: find for which request."""
+        cdef Asking* a = &e.asking
+        cdef Worker* w
+        cdef Endpoint* of = NULL
+        cdef Pending* one
+        if a.is_open or v.tid <= 0:
+            return
+        memset(a, 0, sizeof(Asking))
+        a.is_open, a.begin = 1, v.time
+        w = self.worker_of(v.tid)
+        if w.received == 1 and 0 <= w.total < self.used:
+            of = &self.endpoints[w.total]
+            if not (of.used and of.worker == v.tid and of.state.phase == RECEIVED):
+                of = NULL
+        elif not w.received:
+            of = self.request_of(&w.resumed)
+        if of != NULL:
+            self.refer(of, &a.owner)
+        elif w.received:
+            a.loose = 1
+            w.unowned += 1
+            self.unowned += 1
+        else:
+            if w.pending >= MOST_PENDING:
+                self.give_up_pending(v.tid, w)
+            one = &self.pending[self.pendings % PENDING]
+            one.number, one.before, one.begin, one.end = self.pendings, w.last_pending, v.time, -1
+            one.tid = v.tid
+            a.pending = w.last_pending = self.pendings
+            self.pendings += 1
+            w.pending += 1
+
+    cdef void take_answer(self, Endpoint* e, Event* v) noexcept:
+        """Somebody has answered: until it arrived was waited for."""
+        cdef Asking* a = &e.asking
+        cdef Endpoint* of = self.request_of(&a.owner)
+        cdef Pending* one
+        cdef Worker* w
+        cdef int64_t end = e.state.arrived if a.begin < e.state.arrived <= v.time else v.time
+        cdef int32_t kind
+        if not a.begin:
+            return
+        if of != NULL or a.pending or a.loose:
+            kind = self.who_is_asked(e)
+            if a.loose:
+                self.add_loose(v.tid, kind, not a.counted, end - a.begin, 0)
+            elif of != NULL:
+                self.credit(&of.asked, kind, a.begin, end, not a.counted)
+                w = self.worker_of(v.tid)
+                if v.tid > 0 and not w.received:
+                    w.resumed = a.owner
+            else:
+                one = &self.pending[a.pending % PENDING]
+                if one.number == a.pending:
+                    one.end, one.kind = end, kind
+        a.is_open, a.counted, a.begin = 0, 1, end
+
+    cdef int32_t who_is_asked(self, Endpoint* e) noexcept:
+        """Return the kind that answers at the other end, without labels; else -1 - port."""
+        cdef Endpoint* peer = self.peer_of(e)
+        cdef int32_t kind = -1
+        if peer != NULL and peer.serves == 1:
+            kind = self.kind_of(peer, peer.mover)
+        return kind if kind >= 0 else -1 - <int32_t>e.remote
+
+    cdef void give_up_pending(self, int32_t tid, Worker* w) noexcept:
+        """What a thread asked was for some request of its process: which does not show."""
+        cdef int64_t number = w.last_pending
+        cdef Pending* one
+        while number:
+            one = &self.pending[number % PENDING]
+            if one.number != number:
+                break
+            self.give_up(one)
+            number = one.before
+        w.last_pending = w.pending = 0
+
+    cdef void give_up(self, Pending* one) noexcept:
+        if one.number and one.end >= 0:
+            self.add_loose(one.tid, one.kind, 1, one.end - one.begin, 1)
+            self.unowned += 1
+        one.number = 0
+
+    cdef void add_loose(self, int32_t tid, int32_t kind, int count, int64_t ns,
+                        bint handed) noexcept:
+        """Add what was asked for one of a service's requests to the service."""
+        cdef Worker* w = self.worker_of(tid)
+        cdef Target of
+        cdef Kind* k
+        if not w.service or w.names != self.names:
+            try:
+                w.service = self.find_service(tid) + 1 if self.find_service is not None else 0
+            except Exception:  # as in `kind_of`
+                w.service = 0
+            w.names = self.names
+        if not 0 < w.service <= self.kind_count:
+            return
+        k = &self.kinds[w.service - 1]
+        of.kind, of.count, of.ns = kind, count, max(ns, 0)
+        if handed:
+            k.handed += of.ns
+        self.add_ask(k, &of)
+
+    cdef void credit(self, Asked* to, int32_t kind, int64_t begin, int64_t end,
+                     int count) noexcept nogil:
+        """Add what was waited for; what is waited for at once is that which ends last."""
+        cdef int32_t i = 0
+        cdef Target* of
+        while i < to.count and to.of[i].kind != kind:
+            i += 1
+        if i == MOST_ASKED:
+            i -= 1
+            to.of[i].kind = ANYBODY
+        elif i == to.count:
+            to.count += 1
+            to.of[i].kind, to.of[i].ns, to.of[i].count = kind, 0, 0
+        of = &to.of[i]
+        of.count += count
+        begin = max(begin, to.until)
+        if end > begin:
+            of.ns += end - begin
+            to.until = end
+
+    cdef void add_asked(self, Kind* k, Asked* of, int64_t took, bint named) noexcept nogil:
+        """Add to a kind what one of its requests waited for; `named` if a service has others."""
+        cdef int32_t i
+        cdef int64_t left = took - min(of.queued, took)
+        k.queued += took - left
+        for i in range(of.count):
+            left -= of.of[i].ns
+            self.add_ask(k, &of.of[i])
+        if of.shared and named and left > 0:
+            k.shared += left
+
+    cdef void add_ask(self, Kind* k, const Target* of) noexcept nogil:
+        cdef int32_t at = self.find_ask(k, of.kind)
+        if not at:
+            at = self.make_ask()
+            if not at:
+                return
+            self.asks[at - 1].kind, self.asks[at - 1].next = of.kind, k.asks
+            k.asks = at
+        self.asks[at - 1].count += of.count
+        self.asks[at - 1].ns += of.ns
+
+    cdef int32_t find_ask(self, Kind* k, int32_t kind) noexcept nogil:
+        """Return the row of whom a kind asks, plus 1; of one too many that of all those."""
+        cdef int32_t at = k.asks, others = 0, many = 0
+        while at:
+            if self.asks[at - 1].kind == kind:
+                return at
+            if self.asks[at - 1].kind == ANYBODY:
+                others = at
+            at, many = self.asks[at - 1].next, many + 1
+        return others if many >= MOST_OF_KIND else 0
+
+    cdef int32_t make_ask(self) noexcept nogil:
+        """Return a free row, plus 1; 0 if there is none."""
+        cdef int32_t at = self.free_asks
+        if at:
+            self.free_asks = self.asks[at - 1].next
+        elif self.ask_count < ASKS:
+            self.ask_count += 1
+            at = self.ask_count
+        else:
+            return 0
+        memset(&self.asks[at - 1], 0, sizeof(Ask))
+        return at
+
+    cdef void forget_asks(self, int32_t kind) noexcept nogil:
+        """Forget whom a kind asked, and who asked it."""
+        cdef Py_ssize_t i
+        cdef int32_t* at
+        cdef int32_t gone
+        for i in range(self.kind_count):
+            at = &self.kinds[i].asks
+            while at[0]:
+                if i == kind or self.asks[at[0] - 1].kind == kind:
+                    gone = at[0]
+                    at[0] = self.asks[gone - 1].next
+                    self.asks[gone - 1].next, self.free_asks = self.free_asks, gone
+                else:
+                    at = &self.asks[at[0] - 1].next
+
+    # -------------------------------------------------------------- datagrams
+
+    cdef Udp* udp_of(self, Endpoint* e) noexcept nogil:
+        """Return what a socket that serves has of datagrams; that of another one may make room."""
+        cdef Udp* u
+        if e.udp:
+            u = &self.udps[e.udp - 1]
+            if u.row == <int32_t>(e - self.endpoints) + 1 and u.life == e.life:
+                return u
+        e.udp = <int32_t>(self.udp_count % UDP_SOCKETS) + 1
+        self.udp_count += 1
+        u = &self.udps[e.udp - 1]
+        u.row, u.life, u.arrivals, u.opened = <int32_t>(e - self.endpoints) + 1, e.life, 0, 0
+        return u
+
+    cdef void follow_datagram(self, Event* v) noexcept:
+        """Follow a datagram as `critpath.requests.datagrams` does; the first that answers ends it."""
+        cdef Endpoint* e = self.endpoint_of(v.socket, v.family, UDP)
+        cdef Endpoint* f
+        cdef Hand* hand = self.hand_of(v.tid) if v.tid > 0 else NULL
+        cdef Udp* u
+        cdef Datagram one
+        memset(&one, 0, sizeof(Datagram))
+        if v.what == ARRIVAL:
+            e.state.arrived, one.begin = v.time, v.time
+            if e.serves:
+                u = self.udp_of(e)
+                push(u.arrived, &u.arrivals, &one)
+            if hand != NULL:
+                hand.endpoint, hand.life = <int32_t>(e - self.endpoints) + 1, e.life
+                hand.time = v.time
+            return
+        if v.what != RECEIVE and v.what != SEND or v.first <= 0 or (
+                v.what == RECEIVE and v.second & PEEK):
+            return
+        if e.serves < 0:
+            e.serves = v.what == RECEIVE
+        f = self.held_by(hand) if hand != NULL and v.what == SEND else NULL
+        if f != NULL and f != e and f.protocol == UDP and f.serves:
+            self.note_source(self.udp_of(f), hand.time, e)
+        if e.serves == 1:
+            u = self.udp_of(e)
+            if v.what == RECEIVE:
+                one.begin = v.time
+                if u.arrivals:
+                    one = take(u.arrived, &u.arrivals, 0)
+                one.tid = v.tid
+                push(u.open, &u.opened, &one)
+            elif find_asked(u, f, <int32_t>(f - self.endpoints) + 1 if f != NULL else 0, v.tid,
+                            &one):
+                memset(&e.told, 0, sizeof(Asked))
+                self.count_request(e, self.kind_of(e, v.tid), &one.begin, v.time, v.tid, 0, v.first)
+        self.move_hand(e, v)
+        if e.serves == 0:
+            if v.what == SEND:
+                self.ask(e, v)
+            else:
+                self.take_answer(e, v)
+
+    cdef void note_source(self, Udp* u, int64_t time, Endpoint* e) noexcept nogil:
+        """Note who sent what arrived at a time."""
+        cdef int32_t i
+        for i in range(u.arrivals):
+            if u.arrived[i].begin == time:
+                u.arrived[i].source = <int32_t>(e - self.endpoints) + 1
+                u.arrived[i].source_life = e.life
+        for i in range(u.opened):
+            if u.open[i].begin == time:
+                u.open[i].source = <int32_t>(e - self.endpoints) + 1
+                u.open[i].source_life = e.life
+
     # -------------------------------------------------------------- turns
 
     cdef void after(self, Endpoint* e, int found) noexcept:
@@ -693,6 +1277,7 @@ cdef class Requests:
             self.count_cut(e)
         if found & TURN_OVER:
             e.held = 1
+            self.tell_turn(e)
         if e.held and not (e.state.phase == ARRIVED and e.state.going_by > 0):
             self.count_turn(e)
         if e.state.phase == ANSWERED:
@@ -713,38 +1298,116 @@ cdef class Requests:
         if found & TURN_CUT:
             self.count_cut(e)
         if found & TURN_OVER:
+            self.tell_turn(e)
             self.count_turn(e)
+
+    cdef void tell_turn(self, Endpoint* e) noexcept nogil:
+        """Keep of a turn that is over what the next one of its endpoint is not to change."""
+        self.leave(e)
+        e.told, e.told_label = e.asked, e.label
+        e.label = 0
 
     cdef void count_cut(self, Endpoint* e) noexcept:
         cdef int32_t kind
         if not e.owed:
-            kind = self.kind_of(e, e.state.turn.reader if e.state.phase >= RECEIVED else 0)
+            kind = self.open_kind(e)
             if kind >= 0:
                 self.kinds[kind].cut += 1
-        e.owed = e.longer = 0
+        e.owed = e.longer = e.label = 0
 
     cdef void count_turn(self, Endpoint* e) noexcept:
         cdef Turn* t = &e.state.done
-        cdef int64_t took = t.end - t.begin
         cdef int32_t number = self.kind_of(e, t.tid)
-        cdef Kind* k
         e.held = e.owed = 0
         if number < 0:
             return
+        number = self.kind_with(number, e.told_label)
+        self.count_request(e, number, &t.begin, t.end, t.tid, t.bytes_in, t.bytes_out)
+
+    cdef void count_request(self, Endpoint* e, int32_t number, const int64_t* begin, int64_t end,
+                            int32_t tid, int64_t bytes_in, int64_t bytes_out) noexcept:
+        cdef int64_t took = end - begin[0]
+        cdef Kind* k
+        cdef Pick pick
+        if number < 0:
+            return
         if self.turns is not None:
-            self.turns.append(
-                (e.socket, t.begin, t.end, t.tid, number, t.bytes_in, t.bytes_out))
+            self.turns.append((e.socket, begin[0], end, tid, number, bytes_in, bytes_out))
         k = &self.kinds[number]
         k.now[bucket_of(took)] += 1
         k.count += 1
         k.took += took
         k.longer += e.longer
-        k.bytes_in += t.bytes_in
-        k.bytes_out += t.bytes_out
+        k.bytes_in += bytes_in
+        k.bytes_out += bytes_out
         k.seen = 1
         e.longer = 0
         if took >= k.worst:
-            k.worst, k.worst_begin = took, t.begin
+            k.worst, k.worst_begin = took, begin[0]
+        pick.begin, pick.end, pick.tid = begin[0], end, tid
+        self.pick(k, pick)
+        self.add_asked(k, &e.told, took, e.told_label != 0)
+
+    cdef void pick(self, Kind* k, Pick one) noexcept nogil:
+        """Keep the slowest of a block, and of the others a few that chance chooses."""
+        cdef Pick other = one
+        cdef uint64_t at
+        if not k.slowest.end or one.end - one.begin > k.slowest.end - k.slowest.begin:
+            other, k.slowest = k.slowest, one
+            if not other.end:
+                return
+        at = k.others
+        if at >= FEW:  # xorshift
+            self.chance ^= self.chance << 13
+            self.chance ^= self.chance >> 7
+            self.chance ^= self.chance << 17
+            at = self.chance % <uint64_t>(k.others + 1)
+        k.others += 1
+        if at < FEW:
+            k.few[at] = other
+
+    def take_sample(self):
+        """Return requests of the block that ends now: kind, begin, end, thread, chance to be here.
+
+        Of each kind the slowest, and a few of the others.
+        """
+        cdef Py_ssize_t i
+        cdef int32_t j
+        cdef Kind* k
+        found = []
+        for i in range(1, self.kind_count):
+            k = &self.kinds[i]
+            if not k.slowest.end:
+                continue
+            found.append((i, k.slowest.begin, k.slowest.end, k.slowest.tid, 1.0))
+            for j in range(min(k.others, FEW)):
+                found.append((i, k.few[j].begin, k.few[j].end, k.few[j].tid,
+                              min(1.0, <double>FEW / k.others)))
+            k.slowest.end = k.others = 0
+        return found
+
+    cdef int32_t open_kind(self, Endpoint* e) noexcept:
+        """Return the kind of what is not answered yet, as far as that is known."""
+        cdef int32_t kind = self.kind_of(e, e.state.turn.reader if e.state.phase >= RECEIVED else 0)
+        return self.kind_with(kind, e.label) if kind >= 0 else kind
+
+    cdef int32_t kind_with(self, int32_t kind, int32_t label) noexcept:
+        """Return the kind of what is called so at a service."""
+        cdef uint64_t key = (<uint64_t>kind << 32) | <uint64_t>label
+        cdef Known* known
+        if not label or self.labelled == NULL:
+            return kind
+        key = mix(<int64_t>key) ^ <uint64_t>self.names
+        known = &self.labelled[key & (LABELLED - 1)]
+        if known.hash != key or not known.label:
+            try:
+                known.kind = self.name_message(kind, label)
+            except Exception:  # as in `kind_of`
+                known.kind = kind
+            if not 0 <= known.kind < self.kind_count:
+                known.kind = 0
+            known.hash, known.label = key, 1
+        return known.kind
 
     cdef int32_t kind_of(self, Endpoint* e, int32_t tid) noexcept:
         """Return the kind of what a thread answers here; -1 for what is no request."""
@@ -762,7 +1425,7 @@ cdef class Requests:
                 peer = self.peer_of(e)
                 other = peer.mover if peer != NULL and not e.opening else 0
             try:
-                kind = self.name(tid, e.local, e.family, other)
+                kind = self.name(tid, e.local, UDP if e.protocol == UDP else e.family, other)
             except Exception:  # a name that cannot be had does not end the flight
                 kind = 0
             if kind >= self.kind_count:
@@ -800,6 +1463,7 @@ cdef class Requests:
                 if e.held:
                     self.count_turn(e)
                 self.count_cut(e)
+                self.leave(e)
                 e.owed = of == OPEN_ONES
         self.gaps += 1
 
@@ -809,11 +1473,14 @@ cdef class Requests:
         """Ask for the name anew of what a thread answers: it is another's, or another program."""
         if self.owners[tid & (HANDS - 1)].tid == tid:
             self.owners[tid & (HANDS - 1)].kind = 0
+        if self.workers[tid & (HANDS - 1)].tid == tid:
+            self.workers[tid & (HANDS - 1)].tid = 0
 
     def forget_names(self, kinds=()):
         """Ask for names anew; these kinds begin with nothing."""
         self.names += 1
         for number in kinds:
+            self.forget_asks(number)
             memset(&self.kinds[<Py_ssize_t>number], 0, sizeof(Kind))
 
     def set_limit(self, Py_ssize_t kind, int64_t ns):
@@ -837,10 +1504,11 @@ cdef class Requests:
                 self.count_turn(e)
             if age > longest:
                 self.unlist(e)
+                self.leave(e)
                 continue
             if e.longer or e.owed or not waits(e):
                 continue
-            kind = self.kind_of(e, e.state.turn.reader if e.state.phase == RECEIVED else 0)
+            kind = self.open_kind(e)
             if kind >= 0 and 0 < self.kinds[kind].limit < age:
                 e.longer = 1
                 self.kinds[kind].over += 1
@@ -857,8 +1525,7 @@ cdef class Requests:
             if self.time - e.state.turn.begin <= limit:
                 break  # in order of their begins, but for what came in two pieces
             if not e.owed and waits(e):
-                found += self.kind_of(
-                    e, e.state.turn.reader if e.state.phase == RECEIVED else 0) == kind
+                found += self.open_kind(e) == kind
         return found
 
     def take_block(self):
@@ -871,6 +1538,9 @@ cdef class Requests:
         cdef Kind* k
         cdef int64_t counts[7]
         found = []
+        for i in range(PENDING):
+            if self.pending[i].number and self.pending[i].begin < self.time - GIVEN_UP:
+                self.give_up(&self.pending[i])
         for i in range(self.kind_count):
             k = &self.kinds[i]
             counts[:] = [
@@ -892,6 +1562,20 @@ cdef class Requests:
         """Return all that was counted of a kind: count, ns, cut, resets, and its sketch."""
         cdef Kind* k = &self.kinds[kind]
         return k.count, k.took, k.cut, k.resets, make_sketch(k.now, NULL)
+
+    def read_time(self, Py_ssize_t kind):
+        """Return where a kind's time went: ns queued, of which it is not known whose it is, ns of
+        what threads asked that answer nobody, and whom it asked.
+
+        Of these: kind, or -1 - port; how often; ns for which it was waited.
+        """
+        cdef Kind* k = &self.kinds[kind]
+        cdef int32_t at = k.asks
+        found = []
+        while at:
+            found.append((self.asks[at - 1].kind, self.asks[at - 1].count, self.asks[at - 1].ns))
+            at = self.asks[at - 1].next
+        return k.queued, k.shared, k.handed, found
 
     def count_longer(self, Py_ssize_t kind, int64_t limit):
         """Return how many requests of a kind there were, and how many longer than a limit."""
@@ -919,6 +1603,74 @@ cdef class Requests:
         while at:
             free_ones, at = free_ones + 1, self.endpoints[at - 1].next
         return self.used - free_ones, waiting
+
+
+cdef void push(Datagram* to, int32_t* count, const Datagram* one) noexcept nogil:
+    """Add one; the oldest is forgotten for it."""
+    if count[0] == DATAGRAMS:
+        take(to, count, 0)
+    to[count[0]] = one[0]
+    count[0] += 1
+
+
+cdef Datagram take(Datagram* of, int32_t* count, int32_t at) noexcept nogil:
+    cdef Datagram one = of[at]
+    count[0] -= 1
+    memmove(&of[at], &of[at + 1], (count[0] - at) * sizeof(Datagram))
+    return one
+
+
+cdef bint find_asked(Udp* u, const Endpoint* peer, int32_t row, int32_t tid,
+                     Datagram* to) noexcept nogil:
+    """Take the datagram that a send answers: the peer's, else one that this thread received."""
+    cdef int32_t i, chosen = -1
+    cdef Datagram* one
+    for i in range(u.opened):
+        one = &u.open[i]
+        if row:
+            if one.source == row and one.source_life == peer.life:
+                chosen = i
+                break
+        elif not one.source and (chosen < 0 or (one.tid == tid and u.open[chosen].tid != tid)):
+            chosen = i
+    if chosen < 0:
+        return 0
+    to[0] = take(u.open, &u.opened, chosen)
+    return 1
+
+
+cdef uint64_t hash_message(const uint8_t* of) noexcept nogil:
+    """Return a number of what a label is made of, 0 if that depends on what came before.
+
+    Of HTTP that is method and path, where digits in a row are no word's.
+    """
+    cdef uint64_t h = <uint64_t>0xCBF29CE4 << 32, prime = (<uint64_t>0x100 << 32) | 0x1B3
+    cdef int i = 0, digits = 0, spaces = 0
+    cdef uint8_t c
+    cdef bint path = c"A" <= of[0] <= c"Z" and c"A" <= of[1] <= c"Z"
+    if (of[0] == c"P" or of[0] == c"B") and not of[1]:
+        return 0
+    if not (of[0] or of[1]) and of[4] == 0 and of[5] == 3 and not of[6] and not of[7]:
+        return 0
+    while i < WINDOW:
+        c = of[i]
+        i += 1
+        if path and c"0" <= c <= c"9":
+            digits = 1
+            while i < WINDOW and c"0" <= of[i] <= c"9":
+                digits, i = digits + 1, i + 1
+            if digits < DIGITS:
+                h = (h ^ c) * prime
+                c = of[i - 1] if digits == 2 else 0
+            else:
+                c = 0xFF
+        elif path:
+            spaces += c == c" "
+            if spaces == 2 or (spaces == 1 and (c == c"?" or c == c"#" or c == c";")):
+                h = (h ^ c) * prime
+                break
+        h = (h ^ c) * prime
+    return (h ^ (h >> 29)) | 1
 
 
 cdef inline bint waits(const Endpoint* e) noexcept nogil:

@@ -6,6 +6,7 @@ import contextlib
 import re
 import struct
 from array import array
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -23,6 +24,7 @@ from critpath_record.ftrace.tracefs import Instance
 MARKER, PROCESS = "marker", "process"
 
 _MOST_OPEN: Final = 10_000
+_MOST_SAMPLED: Final = 20_000  # requests, of the last blocks
 _EVENT: Final = struct.Struct("=HBBi")  # fields of all events: number and thread
 _TEXT: Final = 16  # where a mark's text begins
 _COMM_BYTES: Final = 16
@@ -160,6 +162,8 @@ class LiveExecutions:
         self.kinds = kinds
         self.requests = Requests(formats.table, self.kinds.find)
         self.kinds.find_parent = self.requests.find_parent
+        self.requests.find_service = kinds.find_service
+        self._sampled: deque[tuple[int, int, int, int, float]] = deque(maxlen=_MOST_SAMPLED)
 
     def add(
         self, pages: list[bytes], until: int = 0, opened: Sequence[int] = (), *, looks: bool = True
@@ -192,6 +196,19 @@ class LiveExecutions:
                 found.append(Execution(what, kind, key, begin, time))
         return found
 
+    def end_block(self) -> None:
+        """Note which requests of the block that ends now are worth to be walked."""
+        self._sampled += self.requests.take_sample()
+
+    def list_sampled(self, since: int) -> list[tuple[str, int, int, int, float]]:
+        """Return those that began since a time: kind, begin, end, thread, chance to be chosen."""
+        names = self.kinds.names
+        return [
+            (names[kind], begin, end, tid, chance)
+            for kind, begin, end, tid, chance in self._sampled
+            if begin >= since
+        ]
+
     def forget(self) -> None:
         """Forget which executions began: pages are left out from here on."""
         self._open.clear()
@@ -200,17 +217,28 @@ class LiveExecutions:
         """Return what requests there were so far, of kinds from a number on.
 
         A row of each: name, requests, ns, cut, resets, and its sketch: buckets and how many are in
-        each (`sketch` says what a bucket is).  As many as there is room for (bytes).
+        each (`sketch` says what a bucket is).  As many as there is room for (bytes).  Of each in
+        `time`, too: ns queued, ns of which it is not known whose they were, and of each that it
+        asked name, how often, and ns for which it waited.
         """
         rows: list[list[object]] = []
+        times: dict[str, list[object]] = {}
         while number < len(self.kinds.names) and room > 0:
             *counts, sketch = self.requests.read_kind(number)
             if any(counts) and self.kinds.names[number]:
                 rows.append([self.kinds.names[number], *counts, array("I", sketch).tolist()])
-                room -= _ROW + len(sketch)
+                queued, shared, _, asked = self.requests.read_time(number)
+                service = self.kinds.services.get(number)
+                if service is not None and self.requests.read_time(service)[2]:
+                    # What was asked for them by others is known of their service as a whole.
+                    shared = max(int(counts[1]) - queued - sum(ns for *_, ns in asked), 0)
+                called = [[self.kinds.name_asked(kind), *of] for kind, *of in asked]
+                times[self.kinds.names[number]] = [queued, shared, called]
+                room -= _ROW * (1 + len(called)) + len(sketch)
             number += 1
         return {
             "requests": rows,
+            "time": times,
             "next": number if number < len(self.kinds.names) else 0,
             "sketch": {"base": GROWTH, "first": time_of(-0.5)},
         }

@@ -289,6 +289,7 @@ class RequestConditions:
         if now < self._due:
             return
         self._due = now + round(NOTICING.block * NS_PER_S)
+        self._live.end_block()
         found = self.noticing.end_block(now)
         self._make_room()
         for noticed in found:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from critpath.errors import CritpathError
+from critpath.model.recording import SAMPLED, SAMPLED_FORMAT
 from critpath.schema.parameters.budget import CONTROL, DUMPS
 from critpath.schema.ways import way_of_requests
 from critpath.units import NS_PER_S, format_span, plural, safe_text
@@ -32,7 +33,7 @@ from critpath_record.budget.loop import Gate, Loop
 from critpath_record.cleanup import remove_leftovers
 from critpath_record.flight.conditions import COMMAND, LASTING, USUAL, Condition
 from critpath_record.flight.dumps import Dump, Trigger, dump_request, find_dumps, remove_oldest
-from critpath_record.flight.kinds import Kinds
+from critpath_record.flight.kinds import HeldLabels, Kinds
 from critpath_record.flight.live import Execution, Formats, LiveExecutions
 from critpath_record.flight.memory import DUMP, Before, Memory, allow_pipes
 from critpath_record.flight.state import FORMAT, hold_lock, listen, prepare_directory, write_state
@@ -50,6 +51,8 @@ from critpath_record.ftrace.events import (
 )
 from critpath_record.ftrace.gate import lasts, split_layers
 from critpath_record.ftrace.preflight import CLOCK
+from critpath_record.ftrace.received import FILE as LABELS
+from critpath_record.ftrace.received import NO_SOCKETS
 from critpath_record.profiles import profile_events, profile_label
 from critpath_record.recorder import Leftover
 from critpath_record.sockets import LISTEN, UNIX, scan_descriptors, scan_sockets
@@ -64,6 +67,7 @@ _SCAN_EVERY, _SCAN_SHARE = 60.0, 0.05  # s between two looks at threads; of the 
 _ALL: Final = 0.995  # of the time
 _LAST: Final = 60.0  # s for a dump that is being made at the end
 _HOUR, _AGAIN = 3600.0, 60.0  # s; between two dumps for one condition, at least
+_WALKED: Final = 60.0  # s from one dump to the next while somebody looks on who walks them
 _SAY_EVERY: Final = 60.0  # s between two lines about triggers that are refused for one reason
 # Why there is no dump.
 FAILED, FULL, UNDER_WAY = "failed", "disk full", "a dump is being made"
@@ -102,6 +106,7 @@ class FlightRequest:
     mark_users: tuple[int, ...] = ()
     marks_required: bool = False  # whether these were asked for
     stacks: tuple[str, ...] = ()  # what takes stacks besides
+    labels: bool = False  # whether requests are called by their first bytes
 
 
 class Refusals:
@@ -146,6 +151,7 @@ class Flight:
     _loop: Loop
     _live: LiveExecutions
     _stacks: HeldStacks | None = None
+    _labels: HeldLabels | None = None
 
     def __init__(self, request: FlightRequest, say: Callable[[str], None]) -> None:
         self.request, self._say = request, say
@@ -165,6 +171,7 @@ class Flight:
         self._profile = ""
         self._began = time.monotonic()
         self._usual_due = self._began + min(request.usual, request.keep)
+        self._usual_made = self._began
         self._since = time.monotonic_ns()  # when what is held begins, at the earliest
         self._before: Before | None = None  # and what the last dump of what is usual took
         self._right = self._since  # when nobody else had switched anything
@@ -265,6 +272,11 @@ class Flight:
             rows = [row for row in scan_sockets()[0] if row[3] != UNIX and row[5] == LISTEN]
             live.requests.listen({row[7] for row in rows}, every=bool(rows))
             self._triggers.follow(live)
+        if self.request.labels:
+            if not lasting:
+                raise CritpathError(*NO_SOCKETS)
+            self._labels = HeldLabels(live.requests, live.kinds, self.request.memory)
+            stack.callback(self._labels.close)
         self._lasting = frozenset(lasting)
         self._look_at_threads()
         self._own = time.thread_time()
@@ -383,6 +395,8 @@ class Flight:
         if not (looks or self._lasting):
             self._live.forget()
             return []
+        if self._labels is not None:
+            self._labels.take()
         opened = self._memory.journal.list_opened(self._lasting, self._followed)
         self._followed = until
         ended = self._live.add([*pages], until, opened, looks=looks)
@@ -405,6 +419,8 @@ class Flight:
         self._own = own
         with self._loop.waiting():
             control.charge("watching", own - before)
+            if self._labels is not None:
+                control.charge("labels", self._labels.charge())
         cost, busy = max(
             zip(control.tally.cost, control.tally.busy, strict=True), key=lambda x: x[0]
         )
@@ -438,6 +454,7 @@ class Flight:
         if self.request.usual and not self._going_on and now >= self._usual_due:
             why = self._save(Trigger(USUAL, at=time.monotonic_ns()))
             self._usual_due = now + (min(_AGAIN, self.request.usual) if why else self.request.usual)
+            self._usual_made = now
 
     # Dumps
 
@@ -515,6 +532,11 @@ class Flight:
             with contextlib.closing(held):
                 begin = held.save(dump.raw, since, closed, before)
             self._save_stacks(dump.building, begin)
+            sampled = {"format": SAMPLED_FORMAT, "requests": self._live.list_sampled(begin)}
+            raws.write_json(dump.building / SAMPLED, sampled)
+            labels: dict[str, object] = {}
+            if self._labels is not None:
+                labels["labels"] = self._labels.save(dump.raw / LABELS, begin)
             programs = self._note_machine(dump.raw, begin)
             raws.copy_descriptions(memory.instance, dump.raw, self._events)
             dump.start(
@@ -528,6 +550,7 @@ class Flight:
                     "leave": str(dump.place_left) if trigger.when == USUAL else "",
                     "description": {
                         **self._description,
+                        **labels,
                         "gaps": held.silences(begin),
                         "session": dump.session,
                         "epoch": ftrace.measure_epoch(),
@@ -671,10 +694,20 @@ class Flight:
             else:
                 (self._waiting if after else self._asked).append(client)
         elif "top" in asked:
+            if "walks" in asked:
+                self._note_walks(asked["walks"])
             _reply(client, self._tell(asked["top"], asked.get("from")))
         else:
             self._ending |= "stop" in asked
             _reply(client, self.status())
+
+    def _note_walks(self, took: object) -> None:
+        """Charge what walking a dump took where dumps are; have another one when that allows it."""
+        if isinstance(took, (int, float)) and 0 <= took < _HOUR:
+            self._for_dumps.pay(took)
+        now = time.monotonic()
+        if self.request.usual and self._for_dumps.credit(now) > 0:
+            self._usual_due = min(self._usual_due, self._usual_made + _WALKED)
 
     def _tell(self, seen: object, number: object) -> dict[str, object]:
         """Return the executions that ended after so many, as many as an answer holds.

@@ -51,6 +51,10 @@ _RING_OF_HEADERS: Final = 1 << 25
 _BUSY, _DISCARDED = 1 << 31, 1 << 30
 _PAUSE: Final = 0.2  # s between looks; the ring holds as much of 400,000 messages a second
 _PROBE: Final = b"GET /critpath/asks/%s HTTP/1.1\r\n"  # whether bytes can be read
+NO_SOCKETS: Final = (
+    "labels from bytes are of requests, and nothing here records their sockets",
+    "add --profile requests (Linux 6.3 and later), or leave --labels-from out",
+)
 _WITHOUT: Final = "record without --labels-from; services and what they ask are found all the same"
 
 
@@ -74,29 +78,11 @@ class ReceivedLabels(Source):
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         with contextlib.ExitStack() as opened:
-            self._probe = opened.enter_context(_load(headers=headers))
-            self._probe.attach(_TRACEPOINT)
-            self._check()
+            self._probe = opened.enter_context(open_probe(headers=headers))
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             self._file = os.fdopen(os.open(file, flags, 0o600), "wb")
             opened.callback(self._file.close)
             self._closing = opened.pop_all()
-
-    def _check(self) -> None:
-        """Receive something and see whether it is read; what came before is forgotten."""
-        # Its own thread's number it does not know where pids are not the kernel's (a container).
-        probe = _PROBE % os.urandom(8).hex().encode()
-        sender, receiver = socket.socketpair()
-        with sender, receiver:
-            for receive in (receiver.recv, lambda most: os.read(receiver.fileno(), most)):
-                sender.sendall(probe)
-                receive(len(probe))
-                found = [(size, data[: len(probe)]) for _, _, _, size, data in self._probe.take()]
-                if (len(probe), probe) not in found:
-                    raise CritpathError(
-                        "this kernel's program for received bytes does not see what was received",
-                        _WITHOUT,
-                    )
 
     def open(self) -> int:
         """Label from now on."""
@@ -420,6 +406,33 @@ class Probe:
 def _refusal(error: OSError, what: str, do: str) -> CritpathError:
     name = errno.errorcode.get(error.errno or 0, "")
     return CritpathError(f"the kernel refuses {what} ({name}: {error.strerror})", do)
+
+
+def open_probe(*, headers: bool) -> Probe:
+    """Return the program at work; raises CritpathError where it does not see what is received."""
+    with contextlib.ExitStack() as opened:
+        probe = opened.enter_context(_load(headers=headers))
+        probe.attach(_TRACEPOINT)
+        _check(probe)
+        opened.pop_all()
+    return probe
+
+
+def _check(probe: Probe) -> None:
+    """Receive something and see whether it is read; what came before is forgotten."""
+    # Its own thread's number it does not know where pids are not the kernel's (a container).
+    words = _PROBE % os.urandom(8).hex().encode()
+    sender, receiver = socket.socketpair()
+    with sender, receiver:
+        for receive in (receiver.recv, lambda most: os.read(receiver.fileno(), most)):
+            sender.sendall(words)
+            receive(len(words))
+            found = [(size, data[: len(words)]) for _, _, _, size, data in probe.take()]
+            if (len(words), words) not in found:
+                raise CritpathError(
+                    "this kernel's program for received bytes does not see what was received",
+                    _WITHOUT,
+                )
 
 
 def _load(*, headers: bool) -> Probe:

@@ -53,7 +53,7 @@ from critpath_record.ftrace.preflight import (
     offered_way,
 )
 from critpath_record.ftrace.received import FILE as LABELS
-from critpath_record.ftrace.received import ReceivedLabels
+from critpath_record.ftrace.received import NO_SOCKETS, ReceivedLabels
 from critpath_record.ftrace.tracefs import Instance, TracingWatchdog, scan_threads
 from critpath_record.profiles import profile_events, profile_label
 from critpath_record.recorder import LABELS_FROM, TRACE, RecorderSettings, UnfinishedError
@@ -281,10 +281,7 @@ class FtraceRecorder(UnderBudget, Source):
         if not asked:
             return
         if way_of_requests(lttng_name(*e.split("/")) for e in self._selection.events) != SOCKETS:
-            raise CritpathError(
-                "labels from bytes are of requests, and nothing here records their sockets",
-                "add --profile requests (Linux 6.3 and later), or leave --labels-from out",
-            )
+            raise CritpathError(*NO_SOCKETS)
         self._labels = ReceivedLabels(self._raw / LABELS, headers=asked == LABELS_FROM[-1])
         self._description["labels"] = {"from": asked}
 

@@ -17,8 +17,9 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 )
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from critpath.commands.walking import find_shares
 from critpath.metrics import open_metrics, otlp
-from critpath.metrics.collecting import MOST_KINDS, Collected, Share, find_shares
+from critpath.metrics.collecting import MOST_KINDS, Collected
 from critpath.metrics.families import OTHER, SCALE, Histogram, Report
 
 HOSTILE = [
@@ -70,7 +71,7 @@ def test_what_is_told_is_read_again_whatever_names_are(rows: list[Any], why: str
     collected = Collected()
     collected.set_status(status(dumps={"made": 0, "refused": {why: 3}}))
     collected.add_ended(ended(*rows))
-    collected.shares = [Share(kind, "RUN", kind, 1.0) for kind, _ in rows]
+    collected.walked = {kind: {("RUN", kind): 1.0} for kind, _ in rows}
     found = read(collected)
     counts = [v for (name, _), v in found.items() if name == "critpath_request_seconds_count"]
     assert sum(counts) == len(rows)
@@ -196,18 +197,18 @@ def test_processes_are_no_requests() -> None:
 
 
 def test_shares_of_a_kind_are_of_its_whole_time(paths_of: Any) -> None:
-    shares = find_shares(paths_of("sample-lock"))
+    paths = paths_of("sample-lock")
     collected = Collected()
-    collected.shares = shares
+    collected.walked = shares = find_shares(paths, [1.0] * len(paths))
     whole: dict[str, float] = {}
     for (name, labels), value in read(collected).items():
         if name == "critpath_request_time_share":
             kind = dict(labels)["kind"]
             whole[kind] = whole.get(kind, 0.0) + value
-    assert {*whole} == {one.kind for one in shares}
+    assert {*whole} == {*shares}
     assert all(math.isclose(value, 1.0) for value in whole.values())
     # The lock is held by another thread, which is named.
-    assert {"", "holder"} <= {one.peer for one in shares}
+    assert {"", "holder"} <= {peer for of in shares.values() for _, peer in of}
 
 
 def test_a_report_in_json_says_whose_it_is() -> None:

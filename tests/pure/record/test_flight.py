@@ -20,7 +20,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath.commands.top import Ended, Screen, label_rows, percentile
+from critpath.commands.walking import read_chances
 from critpath.errors import UsageError
+from critpath.metrics.shares import ANSWER, OWN, QUEUED, read_times
+from critpath.model.recording import SAMPLED, SAMPLED_FORMAT
 from critpath.units import NS_PER_S
 from critpath_marks.sessions import new_session_name
 from critpath_record.budget.calibrate import TABLE
@@ -394,13 +397,39 @@ def test_one_condition_does_not_take_all_dumps_of_an_hour() -> None:
 
 def test_rows_of_labels() -> None:
     ended = [Ended("a", 0, n + 1, {"RUN": 1.0}) for n in range(100)] + [Ended("b", 0, 10)]
-    rows = label_rows(Screen(0, 10.0, ended, shares={"b": {"WAIT_DISK": 0.5}}))
+    rows = label_rows(Screen(0, 10.0, ended, shares={"b": {("WAIT_DISK", ""): 0.5}}))
     assert [(r["label"], r["rate"], r["p50_ns"], r["p99_ns"]) for r in rows] == [
         ("a", 10.0, 50, 99),
         ("b", 0.1, 10, 10),
     ]
     assert rows[0]["shares"] == {"RUN": 1.0}
     assert rows[1]["shares"] == {"WAIT_DISK": 0.5}
+
+
+def test_where_time_goes_is_counted_of_all_and_told_apart_by_those_walked() -> None:
+    times = read_times(1000, [100, 0, [["db:5432", 3, 500], [":53", 1, 100]]])
+    request = {"label": "web:80", "count": 4, "rate": 0.4, "p50_ns": 1, "p99_ns": 2}
+    request |= {"time_ns": 1000, "times": times}
+    walked = {("RUN", ""): 0.2, ("WAIT_DISK", "db"): 0.5, ("WAIT_CPU", "helper"): 0.2}
+    walked[QUEUED, ""] = 0.1
+    [row] = label_rows(Screen(0, 10.0, [], [request], {"web:80": walked}))
+    assert row["shares"] == {QUEUED: 0.1, ANSWER: 0.6, "RUN": 0.15, "WAIT_CPU": 0.15}
+    assert row["asked"] == {"db:5432": 0.5, ":53": 0.1}
+    [row] = label_rows(Screen(0, 10.0, [], [request]))
+    assert row["shares"] == {QUEUED: 0.1, ANSWER: 0.6, OWN: 0.3}
+    [row] = label_rows(Screen(0, 10.0, [], [{**request, "times": {}}]))
+    assert row["shares"] == {}
+
+
+def test_what_is_damaged_of_a_choice_is_no_choice(tmp_path: Path) -> None:
+    assert read_chances(tmp_path) == {}
+    file = tmp_path / SAMPLED
+    whole = {"format": SAMPLED_FORMAT, "requests": [["a", 1, 2, 3, 0.5], ["a", 1, 2, 4, 0]]}
+    for document in ([], {}, {**whole, "format": "x"}, {**whole, "requests": [[1]]}):
+        file.write_text(json.dumps(document))
+        assert read_chances(tmp_path) == {}
+    file.write_text(json.dumps(whole))
+    assert read_chances(tmp_path) == {(1, 2, 3): 0.5}
 
 
 @given(st.lists(st.integers(0, 100), min_size=1), st.floats(0.01, 1))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import mmap
 import random
 import struct
 from collections.abc import Generator, Iterator
@@ -20,10 +22,12 @@ from critpath.read import KERNEL_EVENTS, SOCKET_EVENTS
 from critpath.read.recording import Recording
 from critpath.requests import turns
 from critpath.requests.activity import ActivityEvents
+from critpath_record.flight import kinds as kinds_module
 from critpath_record.flight._requests import Requests
-from critpath_record.flight.kinds import Kinds
+from critpath_record.flight.kinds import HeldLabels, Kinds
 from critpath_record.flight.live import Formats, LiveExecutions
 from critpath_record.flight.pages import HEAD
+from critpath_record.ftrace.received import read_labels
 
 ROOT = Path(__file__).resolve().parents[3]
 WIDTHS = {request.kind: len(request.fields) for request in SOCKET_EVENTS} | {Kind.SWITCH: 5}
@@ -466,3 +470,285 @@ def test_whatever_pages_hold_does_no_harm(damage: list[bytes], seed: int) -> Non
         requests.advance(draw.randint(0, 1 << 62))
     requests.take_block()
     requests.look_at_open(0)
+
+
+# Who asks whom, and where time goes
+
+DB = Connection(90, 2, 5432, [8], [12])
+
+
+def ask_db(at: int, took: int, tid: int, of: Connection = DB) -> list[Event]:
+    """Return what a question to the database is, whose answer arrives after so long."""
+    steps = [
+        *move(of, Kind.SOCKET_SEND, False, tid, 5),
+        *move(of, Kind.SOCKET_RECEIVE, True, 12, 5),
+    ]
+    sent = [*move(of, Kind.SOCKET_SEND, True, 12, 9), *move(of, Kind.SOCKET_RECEIVE, False, tid, 9)]
+    begin = [(at + n - 1, *step) for n, step in enumerate(steps)]  # its send is at `at`
+    return begin + [(at + took + n, *step) for n, step in enumerate(sent)]
+
+
+def answer(of: Connection, at: int, tid: int) -> list[Event]:
+    sent = move(of, Kind.SOCKET_SEND, True, tid, 9)
+    return [(at - 1 + n, *step) for n, step in enumerate(sent)]
+
+
+def list_time(requests: Requests, kinds: Kinds, name: str) -> tuple[int, int, dict[str, Any]]:
+    """Return ns queued, ns that are shared, and of whom was asked how often, and ns."""
+    queued, shared, _, asked = requests.read_time(kinds.names.index(name))
+    return queued, shared, {kinds.name_asked(kind): (count, ns) for kind, count, ns in asked}
+
+
+WEB = [Connection(n, 2, 80, [7], [8]) for n in range(3)]
+
+
+def test_what_a_thread_asks_is_for_the_request_that_it_received() -> None:
+    requests, kinds = served()
+    one = exchange(WEB[0], 1_000, 0, 8)
+    feed(requests, [*one, *ask_db(2_000, 300, 8), *ask_db(3_000, 200, 8)], 5_000)
+    # Nothing is asked for what is answered.
+    feed(requests, answer(WEB[0], 6_000, 8) + ask_db(7_000, 100, 8), 1 << 40)
+    assert list_time(requests, kinds, "web:80") == (3, 0, {"db:5432": (2, 500)})
+    assert requests.unowned == 0
+
+
+def test_what_a_worker_asks_is_for_the_request_that_it_answers() -> None:
+    requests, kinds = served()
+    more = Connection(91, 2, 5432, [9], [12])
+    read = exchange(WEB[0], 1_000, 0, 8) + exchange(WEB[1], 1_100, 0, 8)
+    feed(
+        requests, sorted([*read, *ask_db(2_000, 300, 9, more), *ask_db(3_000, 50, 9, more)]), 4_000
+    )
+    feed(requests, answer(WEB[1], 5_000, 9), 5_500)
+    feed(requests, ask_db(6_000, 70, 9, more) + answer(WEB[0], 7_000, 9), 1 << 40)
+    assert list_time(requests, kinds, "web:80")[1:] == (0, {"db:5432": (3, 420)})
+    rows = [row for row in requests.take_block() if kinds.names[row[0]] == "web:80"]
+    assert [row[1] for row in rows] == [2]
+
+
+def ask_among_several(requests: Requests) -> None:
+    read = exchange(WEB[0], 1_000, 0, 8) + exchange(WEB[1], 1_100, 0, 8)
+    feed(requests, sorted([*read, *ask_db(2_000, 300, 8)]), 4_000)
+    feed(requests, answer(WEB[0], 5_001, 8) + ask_db(6_000, 70, 8), 6_500)  # one is left: alone
+    feed(requests, answer(WEB[1], 8_101, 8), 1 << 40)
+
+
+def test_what_a_loop_asks_for_one_of_several_is_known_of_its_service_alone() -> None:
+    requests, kinds = served()
+    requests.find_service = kinds.find_service
+    kinds.find(8, 80, 2, 0)
+    ask_among_several(requests)
+    assert list_time(requests, kinds, "web:80")[1:] == (0, {"db:5432": (2, 370)})
+    assert requests.unowned == 1
+
+
+def test_of_a_loop_with_several_open_requests_it_is_not_known_for_which_it_asks() -> None:
+    requests, kinds = served()
+    requests.find_service = kinds.find_service
+    requests.keep_messages(lambda kind, _: kinds.find_message(kind, "GET /"), 9)
+    ring, end = make_ring([(at, of.far, 8, b"x") for at, of in ((1_002, WEB[0]), (1_102, WEB[1]))])
+    requests.add_messages(ring, 0, end, lambda *_: 1)
+    ask_among_several(requests)
+    queued, shared, asked = list_time(requests, kinds, "web:80 GET /")
+    assert asked == {"db:5432": (1, 70)}
+    assert shared == 4_001 + 7_001 - 70 - queued
+
+
+def test_what_threads_ask_that_answer_nobody_is_known_of_their_service() -> None:
+    requests, kinds = served()
+    requests.find_service = kinds.find_service
+    more = Connection(91, 2, 5432, [9], [12])
+    feed(requests, sorted([*exchange(WEB[0], 1_000, 0, 8), *ask_db(2_000, 300, 9, more)]), 4_000)
+    feed(requests, answer(WEB[0], 5_000, 8), 1 << 40)
+    assert list_time(requests, kinds, "web:80")[2] == {}
+    requests.take_block()
+    assert requests.read_time(kinds.names.index("web:80"))[2] == 300
+    assert list_time(requests, kinds, "web:80")[2] == {"db:5432": (1, 300)}
+
+
+def test_what_is_asked_at_once_is_waited_for_once() -> None:
+    requests, kinds = served()
+    more = Connection(91, 2, 9000, [8], [10])
+    asked = ask_db(2_000, 300, 8)
+    other = [
+        (at, 10 if tid == 12 else tid, *rest) for at, tid, *rest in ask_db(2_100, 500, 8, more)
+    ]
+    feed(requests, sorted([*exchange(WEB[0], 1_000, 0, 8), *asked, *other]), 4_000)
+    feed(requests, answer(WEB[0], 5_000, 8), 1 << 40)
+    assert list_time(requests, kinds, "web:80")[2] == {
+        "db:5432": (1, 300),
+        "worker:9000": (1, 300),
+    }
+
+
+def test_who_is_elsewhere_is_called_by_the_port() -> None:
+    requests, kinds = served()
+    far = [e for e in ask_db(2_000, 300, 8) if e[1] == 8 and e[2] != Kind.SOCKET_ARRIVAL]
+    far.insert(2, (2_300, 8, Kind.SOCKET_ARRIVAL, [DB.near, 2, TCP]))
+    feed(requests, sorted([*exchange(WEB[0], 1_000, 0, 8), *far]), 4_000)
+    feed(requests, answer(WEB[0], 5_000, 8), 1 << 40)
+    assert list_time(requests, kinds, "web:80")[2] == {":5432": (1, 300)}
+
+
+@given(SEEDS, st.integers(1 << 20, 1 << 28))
+def test_nobody_waits_for_longer_than_a_request_takes(seed: int, every: int) -> None:
+    _, live = follow(talk(seed), every, 1_000_000_000)
+    for number, name in enumerate(live.kinds.names):
+        if number and name:
+            _, took, *_ = live.requests.read_kind(number)
+            queued, shared, _, asked = live.requests.read_time(number)
+            assert 0 <= queued + shared + sum(ns for *_, ns in asked) <= took
+
+
+def test_of_a_kind_the_slowest_and_a_few_by_chance_are_kept() -> None:
+    requests, _ = served()
+    of = Connection(0, 2, 5432, [7], [12])
+    for n in range(50):
+        feed(requests, exchange(of, (n + 1) << 31, 1_000 + n % 40), ((n + 2) << 31) - 10)
+    found = requests.take_sample()
+    assert [row[0] for row in found] == [1, 1, 1]
+    assert found[0][2] - found[0][1] == 1_039
+    assert [row[4] for row in found] == [1.0, 2 / 49, 2 / 49]
+    assert requests.take_sample() == []
+
+
+# What is called by its first bytes
+
+
+def make_ring(rows: list[tuple[int, int, int, bytes]]) -> tuple[bytes, int]:
+    """Return a kernel's ring with messages, twice: when, socket, thread, bytes."""
+    data = b"".join(
+        struct.pack("=IIQQII64s", 88, 0, when, sock, tid, len(text), text[:64])
+        for when, sock, tid, text in rows
+    )
+    return data.ljust(1 << 16, b"\0") * 2, len(data)
+
+
+def test_requests_are_called_by_what_was_received() -> None:
+    requests, kinds = served()
+    asked: list[bytes] = []
+    texts = ["", "GET /cart", "GET /:id"]
+
+    def label(_: int, data: bytes) -> int:
+        asked.append(data.rstrip(b"\0"))
+        return 1 if data.startswith(b"GET /cart") else 2 if data.startswith(b"GET") else 0
+
+    requests.keep_messages(lambda kind, n: kinds.find_message(kind, texts[n]), 4)
+    words = (b"GET /cart?a=1", b"GET /cart?b=2", b"GET /1234 H", b"GET /98765 H", b"GET /v2 H")
+    messages, events = [], []
+    for n, text in enumerate((*words, b"whatever")):
+        at = 1_000 * (n + 1)
+        events += exchange(WEB[0], at, 500, 8)
+        messages.append((at + 2, WEB[0].far, 8, text))
+    ring, end = make_ring(messages)
+    assert requests.add_messages(ring, 0, end, label) == end
+    feed(requests, events, 1 << 40)
+    names = {kinds.names[row[0]]: row[1] for row in requests.take_block()}
+    assert names == {"web:80 GET /cart": 2, "web:80 GET /:id": 3, "web:80": 1}
+    # What varies makes no other label; a version's number may.
+    assert asked == [words[0], words[2], words[4], b"whatever"]
+    assert [row[0] for row in requests.list_messages(2_500)] == [3_002, 4_002, 5_002]
+    assert kinds.list_named("web:80") == kinds.list_named("")
+
+
+def test_a_service_has_only_so_many_labels() -> None:
+    kinds = Kinds(lambda tid: (tid, "web", ""))
+    service = kinds.find(8, 80, 2, 0)
+    for n in range(200):
+        kinds.find_message(service, f"GET /{n}")
+    assert len(kinds.names) == 67
+    assert kinds.names[-1] == "web:80 GET …"
+    kinds.free([service + 1])
+    assert kinds.find_message(service, "GET /0") == kinds.find_message(service, "GET /0") > 0
+    kinds.free([service])
+    assert kinds.find_message(0, "GET /") == 0
+
+
+@given(st.binary(max_size=400), st.integers(0, 500))
+def test_whatever_a_ring_holds_does_no_harm(data: bytes, end: int) -> None:
+    requests, _ = served()
+    requests.keep_messages(lambda kind, _: kind, 8)
+    ring = data.ljust(512, b"\xff") * 2
+    assert requests.add_messages(ring, 0, end, lambda *_: 1) <= end + 512
+    requests.advance(1 << 40)
+
+
+# Datagrams
+
+
+def datagram(near: int, far: int, at: int, took: int, *, local: bool, tid: int = 12) -> list[Event]:
+    """Return what a question over UDP is, and its answer."""
+    data = [2, 17, 30, 0]
+    asks = [(at, 7 if local else 0, Kind.SOCKET_ARRIVAL, [far, 2, 17])]
+    asks += [(at + 1, 7, Kind.SOCKET_SEND, [near, *data])] if local else []
+    asks.append((at + 2, tid, Kind.SOCKET_RECEIVE, [far, *data]))
+    sent = [(at + took - 1, tid, Kind.SOCKET_ARRIVAL, [near, 2, 17])] if local else []
+    return [*asks, *sent, (at + took, tid, Kind.SOCKET_SEND, [far, *data])]
+
+
+@pytest.mark.parametrize("local", [True, False])
+def test_datagrams_are_requests(local: bool) -> None:
+    requests, kinds = served()
+    rows: list[Any] = []
+    requests.keep_turns(rows)
+    far = 1 << 41
+    first = datagram(far + 1, far, 1_000, 900, local=local, tid=12 if local else 11)
+    second = datagram(far + 2, far, 1_200, 100, local=local, tid=10)
+    feed(requests, sorted(first + second), 1 << 30)
+    assert sorted((row[1], row[2]) for row in rows) == [(1_000, 1_900), (1_200, 1_300)]
+    assert kinds.names[rows[0][4]] == "worker:udp"
+
+
+def test_the_oldest_datagrams_without_an_answer_are_given_up() -> None:
+    requests, _ = served()
+    rows: list[Any] = []
+    requests.keep_turns(rows)
+    far = 1 << 41
+    events = [e for n in range(500) for e in datagram(0, far, 1_000 * n + 1, 10, local=False)[:2]]
+    feed(requests, [*events, *datagram(0, far, 600_000, 50, local=False)], 1 << 30)
+    assert len(rows) == 1
+
+
+class PlayedProbe:
+    """In place of the kernel's program: a ring with what it handed over."""
+
+    def __init__(self) -> None:
+        self.taken, self.given = bytearray(8), bytearray(mmap.PAGESIZE + (1 << 17))
+        self.closing = contextlib.ExitStack()
+
+    def hand_over(self, rows: list[tuple[int, int, int, bytes]]) -> None:
+        ring, end = make_ring(rows)
+        self.given[mmap.PAGESIZE :] = ring
+        self.given[:8] = struct.pack("=Q", end)
+
+    def take(self) -> list[Any]:
+        return []
+
+    def lost(self) -> int:
+        return 3
+
+    def detach(self) -> None: ...
+
+
+def test_labels_are_held_for_a_dump(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    probe = PlayedProbe()
+    monkeypatch.setattr(kinds_module, "open_probe", lambda **_: probe)
+    costs = iter([1e-6, 3e-6])
+    monkeypatch.setattr(kinds_module, "_measure_receive", lambda: next(costs))
+    requests, kinds = served()
+    labels = HeldLabels(requests, kinds, 1 << 20)
+    one = (1_002, WEB[0].far, 8, b"GET /cart HTTP/1.1\r\n")
+    probe.hand_over([one, (900, (1 << 64) - 5, 8, b"GET /x HTTP/1.1\r\n")])
+    labels.take()
+    feed(requests, exchange(WEB[0], 1_000, 500, 8), 1 << 40)
+    assert [kinds.names[row[0]] for row in requests.take_block()] == ["web:80 GET /cart"]
+    assert labels.charge() == pytest.approx(2e-6)  # of one receive
+    assert labels.charge() == 0
+    said = labels.save(tmp_path / "labels", 1_000)
+    assert (said["from"], said["count"], said["lost"]) == ("bytes", 1, 3)
+    assert [*read_labels(tmp_path / "labels")] == [
+        (1_002, WEB[0].far, 8, 20, bytes(16), "GET /cart")
+    ]
+    labels.save(tmp_path / "all", 0)
+    assert [row[1] for row in read_labels(tmp_path / "all")] == [WEB[0].far, (1 << 64) - 5]
+    labels.close()

@@ -297,6 +297,8 @@ class Live:
         self.requests, self.kinds = Followed(), Kinds(lambda _: None)
         self.kinds.names = ["other", "web:80", "web:80 (pod shop/web-*)", "db:5432"]
 
+    def end_block(self) -> None: ...
+
 
 def test_each_request_that_is_too_long_is_told_also_before_it_is_answered() -> None:
     live = Live()

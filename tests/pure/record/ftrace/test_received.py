@@ -56,7 +56,7 @@ def probe(monkeypatch):
 @pytest.fixture
 def seen(monkeypatch):
     """Let the program see what it is tried with."""
-    monkeypatch.setattr(ReceivedLabels, "_check", lambda _: None)
+    monkeypatch.setattr(module, "_check", lambda _: None)
 
 
 @pytest.fixture(autouse=True)
