@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import re
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,11 +14,14 @@ from critpath.model.containers import ControlGroup
 from critpath.units import plural, safe_text
 from critpath_marks.sessions import pid_namespace
 from critpath_record.group_names import RuntimeFiles
+from critpath_record.identity import look_inside
+from critpath_record.proc import list_pids, read_name, read_text
 
 _PROC: Final = Path("/proc")
 _LINK: Final = re.compile(r"pid:\[(\d{1,10})\]")
 _SHORTEST_PREFIX: Final = 8  # of a container's id; docker shows 12 digits
 _SHOWN: Final = 5
+_FIRST: Final = re.compile(r"^NSpid:.*\b1$", re.MULTILINE)  # in its own namespace
 
 # A component of a cgroup's path is the container's id or name with what its manager puts
 # around: docker-ID.scope, cri-containerd-ID.scope, libpod-ID, lxc.payload.NAME, NAME.service.
@@ -89,29 +90,22 @@ def _matchers(wanted: str, mine: int) -> Iterator[Callable[[_NamespaceMember], b
 
 
 def _processes() -> Iterator[_NamespaceMember]:
-    for entry in os.listdir(_PROC):  # noqa: PTH208 - names are all that is needed
-        if entry.isdigit():
-            namespace = pid_namespace(entry)
-            if namespace:  # else it is gone, or not ours to look at
-                yield _NamespaceMember(int(entry), namespace)
+    for pid in list_pids(_PROC):
+        if namespace := pid_namespace(pid):  # else it is gone, or not ours to look at
+            yield _NamespaceMember(pid, namespace)
 
 
 def _components(pid: int) -> Iterator[str]:
-    try:
-        text = (_PROC / str(pid) / "cgroup").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return
-    yield from cgroup_names(text)
+    return cgroup_names(read_text(f"{_PROC}/{pid}/cgroup"))
 
 
 def _name_groups(pid: int, files: RuntimeFiles) -> Iterator[ControlGroup]:
     """Yield the containers of a process by the names of their runtimes; not what keeps a pod."""
     try:
-        place = _PROC / str(pid)
-        owner = place.stat().st_uid
-        text = (place / "cgroup").read_text(encoding="utf-8", errors="replace")
+        owner = (_PROC / str(pid)).stat().st_uid
     except OSError:
         return
+    text = read_text(f"{_PROC}/{pid}/cgroup")
     for path in {line.partition(":")[2].partition(":")[2] for line in text.splitlines()}:
         named = files.name_group(path, owner)
         if named is not None and not named.is_sandbox:
@@ -131,11 +125,7 @@ def cgroup_names(text: str) -> Iterator[str]:
 
 
 class _HostNames:
-    """Host names of UTS namespaces, each looked up once.
-
-    /proc does not show another process's host name: a thread enters its UTS namespace for
-    a moment, which needs CAP_SYS_ADMIN.
-    """
+    """Host names of UTS namespaces, each looked up once: /proc does not show them."""
 
     def __init__(self) -> None:
         self._names: dict[int, str] = {}
@@ -148,30 +138,9 @@ class _HostNames:
         except OSError:
             return ""
         if inode not in self._names:
-            self._names[inode] = _host_name(path)
+            found = look_inside(path, _CLONE_NEWUTS, lambda: os.uname().nodename)
+            self._names[inode] = found or ""
         return self._names[inode]
-
-
-def _host_name(path: str) -> str:
-    """Return the host name of a UTS namespace, "" if it may not be entered."""
-    found: list[str] = []
-
-    def enter_and_look() -> None:
-        # Only this thread enters; with its end nothing is left to undo.
-        try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            return
-        try:
-            if ctypes.CDLL(None, use_errno=True).setns(descriptor, _CLONE_NEWUTS) == 0:
-                found.append(os.uname().nodename)
-        finally:
-            os.close(descriptor)
-
-    thread = threading.Thread(target=enter_and_look, name="critpath-host-name")
-    thread.start()
-    thread.join()
-    return found[0] if found else ""
 
 
 def _not_found(wanted: str, mine: int, processes: list[_NamespaceMember]) -> UsageError:
@@ -207,25 +176,8 @@ def _format_namespaces(namespaces: list[int], processes: list[_NamespaceMember])
         # The namespace's init process is its oldest; pids may have wrapped around, but
         # only its own says that it is number 1 inside.
         members = [p.pid for p in processes if p.namespace == namespace]
-        first = next((pid for pid in members if _inner_pid(pid) == 1), min(members))
-        parts.append(f"{namespace} ({safe_text(_comm(first))}, pid {first})")
+        inside = (p for p in members if _FIRST.search(read_text(f"{_PROC}/{p}/status")))
+        first = next(inside, min(members))
+        parts.append(f"{namespace} ({safe_text(read_name(first)) or '?'}, pid {first})")
     more = len(namespaces) - _SHOWN
     return ", ".join(parts) + (f" and {plural(more, 'other')}" if more > 0 else "")
-
-
-def _comm(pid: int) -> str:
-    try:
-        text = (_PROC / str(pid) / "comm").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return "?"
-    return text.removesuffix("\n")
-
-
-def _inner_pid(pid: int) -> int:
-    """Return a process's pid in its own namespace, 0 if it cannot be read."""
-    try:
-        text = (_PROC / str(pid) / "status").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return 0
-    found = re.search(r"^NSpid:.*?(\d+)$", text, re.MULTILINE)
-    return int(found[1]) if found else 0

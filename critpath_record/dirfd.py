@@ -54,3 +54,20 @@ def restore_name_in_error(error: BaseException, fd_path: Path, name: Path) -> No
 def restore_name(text: str, fd_path: Path, name: Path) -> str:
     """Replace a descriptor's path by the user's name for it in a text."""
     return text.replace(f"{fd_path}/", f"{name}/").replace(str(fd_path), str(name))
+
+
+def write_whole(place: Path, text: str, *, sync: bool = False) -> None:
+    """Write a file anew, whole or not at all; raises OSError, and leaves the earlier one."""
+    unfinished = place.with_name(f".{place.name}.{os.getpid()}")
+    try:
+        # O_EXCL: never through a link that someone else put there.
+        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            if sync:
+                os.fsync(descriptor)
+        unfinished.replace(place)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise

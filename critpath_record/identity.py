@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
+import re
+import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from critpath_marks.sessions import owner_of, start_time
+from critpath_record.proc import read_text
+
+_T = TypeVar("_T")
 
 # The session's name, in the environment of the command and its descendants: when the process
 # that made the session is gone, whatever carries its name is a leftover.
@@ -39,11 +47,7 @@ def lacks_proc() -> bool:
 
 def has_foreign_clock() -> bool:
     """Return whether this process is in a time namespace with another monotonic clock."""
-    try:
-        text = Path("/proc/self/timens_offsets").read_text(encoding="ascii")
-    except (OSError, ValueError):
-        return False
-    lines = [line.split() for line in text.splitlines()]
+    lines = [line.split() for line in read_text("/proc/self/timens_offsets").splitlines()]
     return any(line[0] == "monotonic" and {*line[1:]} != {"0"} for line in lines if line)
 
 
@@ -53,9 +57,25 @@ CAP_SYS_ADMIN: Final = 21
 
 def has_capability(number: int) -> bool:
     """Tell whether this process has a capability; where that is unknown, a try will tell."""
-    try:
-        status = Path("/proc/self/status").read_text(encoding="utf-8", errors="replace")
-        line = next(x for x in status.splitlines() if x.startswith("CapEff:"))
-        return bool(int(line.split()[1], 16) >> number & 1)
-    except (OSError, StopIteration, ValueError):
-        return True
+    found = re.search(r"^CapEff:\s*([0-9a-f]+)$", read_text("/proc/self/status"), re.MULTILINE)
+    return found is None or bool(int(found[1], 16) >> number & 1)
+
+
+def look_inside(place: str | Path, kind: int, look: Callable[[], _T]) -> _T | None:
+    """Return what a thread finds in another namespace; None where it may not enter (setns)."""
+    found: list[_T] = []
+
+    def enter_and_look() -> None:
+        # Only this thread enters; with its end nothing is left to undo.
+        with contextlib.suppress(OSError):
+            descriptor = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                if ctypes.CDLL(None).setns(descriptor, kind) == 0:
+                    found.append(look())
+            finally:
+                os.close(descriptor)
+
+    thread = threading.Thread(target=enter_and_look, name="critpath-inside")
+    thread.start()
+    thread.join()
+    return found[0] if found else None

@@ -20,6 +20,7 @@ from typing import Final
 from critpath.model.recording import QUOTA_HELD
 from critpath.units import NS_PER_S, format_ns, plural, safe_text
 from critpath_record._pulse import name_thread
+from critpath_record.proc import read_text
 
 _MOUNTS: Final = Path("/proc/self/mountinfo")
 _MOST: Final = 3  # groups of a kind that are named
@@ -333,18 +334,18 @@ def _read_cpu(place: Path, counts: dict[str, int], limits: dict[str, int]) -> No
     counts["throttles"] = found["nr_throttled"]
     counts["periods"] = found.get("nr_periods", 0)
     counts["throttled"] = sum(found.get(name, 0) * unit for name, unit in _THROTTLED.items())
-    words = _read(place / "cpu.max").split()
+    words = read_text(place / "cpu.max").split()
     if not words:
-        words = [_read(place / f"cpu.cfs_{name}_us").strip() for name in ("quota", "period")]
+        words = [read_text(place / f"cpu.cfs_{name}_us").strip() for name in ("quota", "period")]
     if len(words) == 2 and all(map(_is_count, words)):
         limits["quota"], limits["period"] = (int(word) * 1000 for word in words)
 
 
 def _read_memory_1(place: Path, counts: dict[str, int], limits: dict[str, int]) -> None:
-    failed = _read(place / "memory.failcnt").strip()
+    failed = read_text(place / "memory.failcnt").strip()
     if _is_count(failed) and int(failed):
         counts["memory"] = int(failed)
-        limit = _read(place / "memory.limit_in_bytes").strip()
+        limit = read_text(place / "memory.limit_in_bytes").strip()
         limits["memory"] = int(limit) if _is_count(limit) and int(limit) < _UNLIMITED else 0
         _read_refaults(place, counts)
 
@@ -357,7 +358,7 @@ def _read_2(place: Path, files: list[str], counts: dict[str, int], limits: dict[
         if reached:
             counts["memory"] = reached
             counts["killed"] = found.get("oom_kill", 0)
-            texts = [_read(place / f"memory.{name}").strip() for name in ("high", "max")]
+            texts = [read_text(place / f"memory.{name}").strip() for name in ("high", "max")]
             limits["memory"] = min((int(t) for t in texts if _is_count(t)), default=0)
             _read_refaults(place, counts)
     if "io.max" in files:
@@ -404,12 +405,4 @@ def _is_count(text: str) -> bool:
 
 
 def _lines(file: Path) -> list[str]:
-    return _read(file).splitlines()
-
-
-def _read(file: Path) -> str:
-    """Return a file's text, "" where there is none: the group may be gone by now."""
-    try:
-        return file.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
+    return read_text(file).splitlines()

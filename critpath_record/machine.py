@@ -6,7 +6,6 @@ made while the machine was slower, or while others had its cpus.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import resource
@@ -19,6 +18,7 @@ from typing import Final
 
 from critpath_record._pulse import Chain, measure_calls, measure_overshoot, name_thread
 from critpath_record.manifests import sample_clock
+from critpath_record.proc import read_text
 
 PERIOD: Final = 0.05  # s between two probes, at least
 _SHARE: Final = 0.0024  # of one cpu: with what it takes to be woken, 0.3 %
@@ -167,7 +167,7 @@ def read_pressures() -> list[int]:
     """Return how long something waited for cpu, disk and memory (us, PSI); -1 where unknown."""
     found = []
     for kind in _PRESSURES:
-        text = _read(f"/proc/pressure/{kind}")
+        text = read_text(f"/proc/pressure/{kind}")
         total = re.search(r"^some .*total=(\d+)", text, re.MULTILINE)
         found.append(int(total[1]) if total else -1)
     return found
@@ -175,19 +175,13 @@ def read_pressures() -> list[int]:
 
 def read_ticks() -> list[int]:
     """Return how long all cpus were busy, stolen from and idle, in ticks; 0 where unknown."""
-    fields = [int(x) for x in _read("/proc/stat").partition("\n")[0].split()[1:9]]
+    fields = [int(x) for x in read_text("/proc/stat").partition("\n")[0].split()[1:9]]
     user, nice, system, idle, waiting, irq, softirq, steal = [*fields, *[0] * 8][:8]
     return [user + nice + system + irq + softirq, steal, idle + waiting]
 
 
 def _disk_requests() -> int:
     """Return how many requests all disks have completed; partitions and such count twice."""
-    rows = [line.split() for line in _read("/proc/diskstats").splitlines()]
+    rows = [line.split() for line in read_text("/proc/diskstats").splitlines()]
     whole = [row for row in rows if len(row) > 7 and Path(f"/sys/block/{row[2]}").exists()]
     return sum(int(row[3]) + int(row[7]) for row in whole)
-
-
-def _read(path: str) -> str:
-    with contextlib.suppress(OSError):
-        return Path(path).read_text(encoding="ascii", errors="replace")
-    return ""

@@ -11,16 +11,15 @@ import os
 import platform
 import re
 import shutil
-import stat
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
 from critpath.errors import CritpathError, UnreadableError
-from critpath.model import MANIFEST, MANIFEST_FORMAT, CpuLoss, Gap, Manifest, Run, StreamFacts
-from critpath.model.containers import ControlGroup
+from critpath.model import MANIFEST, MANIFEST_FORMAT, Manifest, Run, StreamFacts
+from critpath.model.manifest import build_manifest, parse_run
 from critpath.model.recording import (
     COUNTS,
     FORMER_BLOCK_RUNS,
@@ -28,12 +27,13 @@ from critpath.model.recording import (
     MANIFEST_BYTES,
     RECORDING,
     Chosen,
-    Script,
 )
 from critpath.units import plural
-from critpath.untrusted import load_json
+from critpath.untrusted import load_json, read_regular
+from critpath_record.dirfd import write_whole
 from critpath_record.networks import MOST_ADDRESSES, MOST_DEVICES, network_facts, read_networks
 from critpath_record.output import OutputDirectory
+from critpath_record.proc import list_pids, read_name, read_text
 from critpath_record.profiles import profile_label, records_network
 from critpath_record.recorder import BESIDE, TRACE, RecordRequest, UnfinishedError
 from critpath_record.source import Taken
@@ -42,11 +42,6 @@ from critpath_record.stacks.sources import STACKS
 # Runs that ended, one JSON object a line, written while the recording goes on.
 RUNS: Final = "runs.jsonl"
 _FORMATS: Final = (MANIFEST_FORMAT, GAPS_FORMAT)
-_KINDS: Final[Mapping[str, type]] = {
-    **dict.fromkeys(("state", "session", "interleaved", "trace"), str),
-    **dict.fromkeys(("begin", "end", "block_runs"), int),
-    **dict.fromkeys(("clock", "recorder", "overhead", "counts"), dict),
-}
 
 
 def initial_manifest(
@@ -149,21 +144,20 @@ _CLAIMS: Final = (0.05, 10)  # by which share, and how many, claims may differ f
 def note_chosen(manifest: Manifest, chosen: Chosen) -> Manifest:
     """Return a manifest with what a budget chose of marked executions, and what is odd about it."""
     overhead = {**manifest.overhead, "executions": chosen.kinds, "felt": chosen.felt}
-    sums = {
-        name: sum(of[name] for of in chosen.kinds.values()) for name in ("seen", "selected", "cut")
-    }
-    said = []
-    every = sums["selected"] + sums["cut"]
-    if sums["cut"] > _MOST_CUT * every and overhead.get("chosen_by") == "programs":
+    seen, selected, cut = (
+        sum(of[name] for of in chosen.kinds.values()) for name in ("seen", "selected", "cut")
+    )
+    said, every = [], selected + cut
+    if cut > _MOST_CUT * every and overhead.get("chosen_by") == "programs":
         said.append(
-            f"{sums['cut']:,} of {every:,} chosen executions were cut: they lasted too long, or "
+            f"{cut:,} of {every:,} chosen executions were cut: they lasted too long, or "
             "began when the gate was just closing (--timeout)"
         )
     claimed = overhead.get("claimed")
     share, least = _CLAIMS
-    if isinstance(claimed, int) and claimed > (1 + share) * sums["seen"] + least:
+    if isinstance(claimed, int) and claimed > (1 + share) * seen + least:
         said.append(
-            f"programs claim to have begun {claimed:,} executions, their marks say {sums['seen']:,}"
+            f"programs claim to have begun {claimed:,} executions, their marks say {seen:,}"
         )
     return replace(manifest, overhead=overhead, warnings=(*manifest.warnings, *said))
 
@@ -172,11 +166,8 @@ def write_selected(directory: Path, chosen: Chosen) -> None:
     """Write ``selected.jsonl``, whole or not at all; nothing where nothing was chosen."""
     if not chosen.rows:
         return
-    place = directory / BESIDE[1]
-    unfinished = place.with_name(f".{place.name}.{os.getpid()}")
     text = "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in chosen.rows)
-    unfinished.write_text(text, encoding="ascii")
-    unfinished.replace(place)
+    write_whole(directory / BESIDE[1], text)
 
 
 def keep_unfinished(
@@ -195,29 +186,23 @@ def keep_unfinished(
     if not raw and not any((first / TRACE).glob("*/metadata")):
         output.discard()
         return CritpathError(error.what, error.do)
-    missing_runs = []
+    missing = ""
     for directory, manifest in manifests.items():
         if raw:  # of which the trace is made again: the manifest needs the room more
             shutil.rmtree(directory / TRACE, ignore_errors=True)
         warnings = tuple(dict.fromkeys((*manifest.warnings, *notes, error.what)))
+        # One of two may say by now that it has its trace.
+        changes: dict[str, Any] = {"state": RECORDING, "end": error.end or manifest.end}
         try:
-            # One of two may say by now that it has its trace.
-            write_manifest(
-                directory,
-                replace(
-                    manifest, state=RECORDING, end=error.end or manifest.end, warnings=warnings
-                ),
-            )
+            write_manifest(directory, replace(manifest, warnings=warnings, **changes))
         except OSError:
-            missing = len(
-                {r.number for r in manifest.runs} - {r.number for r in read_runs(directory)}
-            )
-            if missing:
-                missing_runs.append(
-                    f"; {plural(missing, 'run')} could not be noted and will be missing"
+            noted = {run.number for run in read_runs(directory)}
+            if lost := len({run.number for run in manifest.runs} - noted):
+                missing = (
+                    missing or f"; {plural(lost, 'run')} could not be noted and will be missing"
                 )
     return UnfinishedError(
-        error.what + "".join(missing_runs[:1]),
+        error.what + missing,
         f"mend that, or make room there, then: critpath doctor --clean {first};"
         " what was recorded is kept",
     )
@@ -249,21 +234,9 @@ def manifest_to_json(manifest: Manifest) -> str:
 
 def write_manifest(directory: Path, manifest: Manifest) -> None:
     """Replace ``critpath.json`` atomically; after an OSError the earlier one is still there."""
-    place = directory / MANIFEST
-    unfinished = directory / f".{MANIFEST}.{os.getpid()}"
-    try:
-        # O_EXCL: never through a link that someone else put there.
-        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w", encoding="ascii") as stream:
-            stream.write(manifest_to_json(manifest))
-            stream.flush()
-            os.fsync(stream.fileno())
-        unfinished.replace(place)
-        for stale in directory.glob(f".{MANIFEST}.*"):  # of a recorder killed just there
-            stale.unlink(missing_ok=True)
-    except BaseException:
-        unfinished.unlink(missing_ok=True)
-        raise
+    write_whole(directory / MANIFEST, manifest_to_json(manifest), sync=True)
+    for stale in directory.glob(f".{MANIFEST}.*"):  # of a recorder killed just there
+        stale.unlink(missing_ok=True)
 
 
 # Reading back
@@ -274,81 +247,25 @@ def read_manifest(directory: Path) -> Manifest:
 
     Raises UnreadableError if there is none, or it is malformed.
     """
-    place = directory / MANIFEST
+    place, do = directory / MANIFEST, "name a recording's directory"
     try:
-        document = load_json(_read(place).encode())
+        document = load_json(read_regular(place, MANIFEST_BYTES))
+        if isinstance(document, dict) and document.get("format") in _FORMATS:
+            return build_manifest(document)
     except (OSError, ValueError, RecursionError) as error:
-        raise UnreadableError(
-            f"{place}: not a manifest ({error})", "name a recording's directory"
-        ) from None
-    if not isinstance(document, dict) or document.get("format") not in _FORMATS:
-        raise UnreadableError(
-            f"{place}: not a manifest of the format {MANIFEST_FORMAT}",
-            "use the version of critpath that recorded it",
-        )
-    known = {f.name for f in fields(Manifest)}
-    values: dict[str, Any] = {name: v for name, v in document.items() if name in known}
-    try:
-        values["runs"] = tuple(_run(r) for r in values.get("runs", ()))
-        values["loss"] = tuple(CpuLoss(**x) for x in values.get("loss", ()))
-        values["streams"] = tuple(StreamFacts(**x) for x in values.get("streams", ()))
-        if isinstance(made := values.get("gaps", ()), str):
-            values |= {"gaps": (), "gaps_file": made}
-        values["gaps"] = tuple(Gap(**x) for x in values["gaps"]) if "gaps" in values else ()
-        values["scripts"] = tuple(Script(**x) for x in values.get("scripts", ()))
-        values["groups"] = tuple(ControlGroup(**x) for x in values.get("groups", ()))
-        values["command"] = tuple(map(str, values.get("command", ())))
-        values["warnings"] = tuple(map(str, values.get("warnings", ())))
-        _check_kinds(values)
-        return Manifest(**values)
-    except (TypeError, ValueError) as error:
-        raise UnreadableError(
-            f"{place}: not a manifest ({error})", "name a recording's directory"
-        ) from None
-
-
-def _check_kinds(values: Mapping[str, object]) -> None:
-    """Check the types of the fields that callers rely on; raises TypeError."""
-    for name, kind in _KINDS.items():
-        if not isinstance(values.get(name, kind()), kind):
-            raise TypeError(f"{name} is not as it should be")
+        raise UnreadableError(f"{place}: not a manifest ({error})", do) from None
+    raise UnreadableError(
+        f"{place}: not a manifest of the format {MANIFEST_FORMAT}",
+        "use the version of critpath that recorded it",
+    )
 
 
 def read_runs(directory: Path) -> Iterator[Run]:
     """Yield the runs that were appended while recording; the last line may be cut off."""
-    try:
-        text = _read(directory / RUNS)
-    except OSError:
-        return
-    for line in text.splitlines():
-        try:
-            yield _run(json.loads(line))
-        except (TypeError, ValueError, RecursionError):
-            continue
-
-
-def _run(values: Any) -> Run:
-    """Make a run from a JSON object; raises TypeError or ValueError if it is malformed."""
-    if not isinstance(values, Mapping):
-        raise TypeError("a run is an object")
-    known = {f.name for f in fields(Run)}
-    run = Run(**{name: value for name, value in values.items() if name in known})
-    for name in (
-        *("number", "pid", "begin", "end", "exit_code", "outlived"),
-        *("executed", "kernel", "faults"),
-    ):
-        if type(getattr(run, name)) is not int:
-            raise ValueError(f"{name} of a run is not a whole number")
-    return run
-
-
-def _read(place: Path) -> str:
-    """Read a small regular file, not through a link."""
-    descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as stream:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError("not a file")
-        return stream.read(MANIFEST_BYTES).decode("utf-8", "replace")
+    with contextlib.suppress(OSError):
+        for line in read_regular(directory / RUNS, MANIFEST_BYTES).splitlines():
+            with contextlib.suppress(ValueError, RecursionError):
+                yield parse_run(json.loads(line))
 
 
 # Facts about the machine and its clock
@@ -437,39 +354,25 @@ def clock_quality() -> Mapping[str, object]:
     status = ctypes.c_int.from_buffer(buffer, _STATUS * ctypes.sizeof(ctypes.c_long)).value
     if status & _UNSYNCHRONISED:
         return {"synchronised": "no", "error_ns": longs[_MAXERROR] * 1000}
-    running = _running_programs()
+    running = {*map(read_name, list_pids())}
     by = next((name for name, program in _SYNCHRONISERS if program in running), "yes")
     return {"synchronised": by, "error_ns": longs[_MAXERROR] * 1000}
 
 
-def _running_programs() -> set[str]:
-    return {_read_line(place) for place in Path("/proc").glob("[0-9]*/comm")}
-
-
 def boot_id() -> str:
     """Return what all that this kernel records shares."""
-    return _read_line(Path("/proc/sys/kernel/random/boot_id"))
+    return read_text("/proc/sys/kernel/random/boot_id").strip()
 
 
 def _machine_id() -> str:
     """Return what two recordings of one machine share; of its id itself nothing can be told."""
-    text = _read_line(Path("/etc/machine-id")) or _read_line(Path("/var/lib/dbus/machine-id"))
+    text = (read_text("/etc/machine-id") or read_text("/var/lib/dbus/machine-id")).strip()
     return hashlib.sha256(b"critpath:" + text.encode()).hexdigest()[:32] if text else ""
 
 
-def _read_line(place: Path) -> str:
-    try:
-        return place.read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return ""
-
-
 def _cpu_model() -> str:
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        text = ""
-    found = re.search(r"^(?:model name|Model|cpu model|cpu)\s*:\s*(.+)$", text, re.MULTILINE)
+    pattern, text = r"^(?:model name|Model|cpu model|cpu)\s*:\s*(.+)$", read_text("/proc/cpuinfo")
+    found = re.search(pattern, text, re.MULTILINE)
     return found[1].strip() if found else platform.processor()
 
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import ipaddress
-import os
 import re
 import socket
 import struct
 import sys
-import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
+
+from critpath_record.identity import look_inside
+from critpath_record.proc import read_text
+from critpath_record.sockets import read_address
 
 MOST_ADDRESSES: Final = 4096
 _NETWORKS: Final = ("fib_trie", "if_inet6", "dev")
@@ -48,26 +49,24 @@ def read_networks(
         if len(doors) >= _MOST_NAMESPACES:
             break
     found: list[dict[str, object]] = []
-
-    def look(namespace: int, door: Path) -> None:
-        # Only this thread enters, so there is nothing to undo.
-        with contextlib.suppress(OSError, struct.error, IndexError):
-            descriptor = os.open(door, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                own = Path("/proc/thread-self/ns/net").stat().st_ino == namespace
-                if not own and ctypes.CDLL(None).setns(descriptor, _CLONE_NEWNET):
-                    return
-                found.extend({"namespace": namespace, **of} for of in _read_devices())
-            finally:
-                os.close(descriptor)
-
+    own = Path("/proc/self/ns/net").stat().st_ino
     for namespace, door in doors.items():
-        thread = threading.Thread(target=look, args=(namespace, door), name="critpath-network")
-        thread.start()
-        thread.join()
+        inside = (
+            _list_devices() if namespace == own else look_inside(door, _CLONE_NEWNET, _list_devices)
+        )
+        found += ({"namespace": namespace, **of} for of in inside or ())
         if len(found) >= MOST_DEVICES:
             break
     return found[:MOST_DEVICES]
+
+
+def _list_devices() -> list[dict[str, object]]:
+    """Return the devices of the namespace that this thread is in, as far as the kernel tells."""
+    found = []
+    with contextlib.suppress(OSError, struct.error, IndexError):
+        for one in _read_devices():
+            found.append(one)  # noqa: PERF402 - what was told before an error counts
+    return found
 
 
 def _read_devices() -> Iterator[dict[str, object]]:
@@ -149,18 +148,10 @@ def network_facts(proc: Path = Path("/proc")) -> Mapping[str, list[str]]:
 
 def _read_peers(net: Path) -> Iterator[str]:
     """Yield the addresses at the other end of the TCP connections of a network namespace."""
-    for name in ("tcp", "tcp6"):
-        try:
-            lines = (net / name).read_text("ascii").splitlines()[1:]
-        except OSError:
-            continue
-        for line in lines[:MOST_ADDRESSES]:
-            found = bytes.fromhex(line.split()[2].partition(":")[0])
-            # Words in the order of the machine's bytes.
-            words = [found[at : at + 4] for at in range(0, len(found), 4)]
-            if sys.byteorder == "little":
-                words = [word[::-1] for word in words]
-            address = ipaddress.ip_address(b"".join(words))
+    for name, digits in (("tcp", 8), ("tcp6", 32)):
+        for line in read_text(net / name).splitlines()[1 : MOST_ADDRESSES + 1]:
+            remote, _ = read_address(line.split()[2].encode(), digits)
+            address = ipaddress.ip_address(bytes.fromhex(remote))
             mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
             if not address.is_unspecified:
                 yield str(mapped or address)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import platform
 import re
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from critpath.errors import CritpathError
 from critpath_marks.sessions import pid_namespace
@@ -22,6 +23,7 @@ from critpath_record.identity import (
     has_foreign_clock,
     lacks_proc,
 )
+from critpath_record.proc import read_text
 from critpath_record.recorder import RECORDERS, TRACING, Leftover, RecorderSettings, Requirement
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 _LITTLE_SPACE: Final = 1 << 30
 _NO_SPACE: Final = 1 << 26
 # Read by a system call or from slow hardware, with every event.
+_CLOCKSOURCE: Final = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
 _SLOW_CLOCKS: Final = ("hpet", "acpi_pm", "jiffies", "refined-jiffies", "pit")
 
 
@@ -85,70 +88,51 @@ class Preflight:
     @property
     def recorder(self) -> str | None:
         """The recorder that ``auto`` takes, None if none can record."""
-        if any(o.fatal for o in self.obstacles):
-            return None
-        return next(
-            (name for name in TRACING if not any(o.fatal for o in self.recorders[name])),
-            None,
-        )
+        return next((name for name in TRACING if not self.why_not(name)), None)
 
 
 def doctor(directory: Path, settings: RecorderSettings | None = None) -> Preflight:
     """Check everything that a recording into `directory` needs; it need not exist."""
     host = _host(directory)
+    counting = settings is None and os.geteuid() == 0 and sys.platform == "linux"
     return Preflight(
-        recorders={name: _missing_requirements(name, settings) for name in RECORDERS},
+        recorders={name: _find_missing(name, settings) for name in RECORDERS},
         obstacles=tuple(_general(host)),
         host=host,
-        ways={name: _offered_way(name) for name in RECORDERS},
-        counting=_offered_counting() if settings is None else {},
+        ways={name: _ask(name, "offered_way") or "" for name in RECORDERS},
+        counting=(_ask("counts", "offered_counting") or {}) if counting else {},
     )
 
 
-def _missing_requirements(
-    recorder: str, settings: RecorderSettings | None
-) -> tuple[Requirement, ...]:
+def _find_missing(recorder: str, settings: RecorderSettings | None) -> tuple[Requirement, ...]:
     try:
         return tuple(importlib.import_module(RECORDERS[recorder]).find_needs(settings))
     except CritpathError as error:
         return (Requirement("failed", error.what, error.do),)
     except (OSError, ImportError) as error:
         # One recorder that cannot even look must not hide the other.
-        return (
-            Requirement(
-                "failed",
-                f"the {recorder} recorder cannot look at this machine: {error}",
-                "install critpath again, or report this with critpath doctor --json",
-            ),
-        )
+        what = f"the {recorder} recorder cannot look at this machine: {error}"
+        do = "install critpath again, or report this with critpath doctor --json"
+        return (Requirement("failed", what, do),)
 
 
-def _offered_way(recorder: str) -> str:
-    try:
-        return str(importlib.import_module(RECORDERS[recorder]).offered_way())
-    except (CritpathError, OSError, ImportError):
-        return ""  # what it lacks says more
-
-
-def _offered_counting() -> Mapping[str, bool]:
-    if os.geteuid() != 0 or sys.platform != "linux":
-        return {}
-    try:
-        module = importlib.import_module(RECORDERS["counts"])
-        return dict(module.offered_counting())
-    except (CritpathError, OSError, ImportError):
-        return {}
+def _ask(recorder: str, what: str) -> Any:
+    """Return what a recorder offers here; None where it cannot look: what it lacks says more."""
+    with contextlib.suppress(CritpathError, OSError, ImportError):
+        return getattr(importlib.import_module(RECORDERS[recorder]), what)()
 
 
 def _host(directory: Path) -> dict[str, object]:
     namespace = pid_namespace()
+    # The mode that is chosen: none, integrity, confidentiality.
+    lockdown = re.search(r"\[(\w+)\]", read_text("/sys/kernel/security/lockdown"))
     return {
         "system": platform.system(),
         "kernel": platform.release(),
         "machine": platform.machine(),
         "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0,
-        "clocksource": _text("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
-        "lockdown": _lockdown(),
+        "clocksource": read_text(_CLOCKSOURCE).strip(),
+        "lockdown": lockdown[1] if lockdown else "none",
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "user": _user(),
         "pid_namespace": {"id": namespace, "initial": namespace == INITIAL_PID_NAMESPACE},
@@ -157,60 +141,44 @@ def _host(directory: Path) -> dict[str, object]:
     }
 
 
-def _general(host: Mapping[str, object]) -> list[Requirement]:
-    found = []
+def _general(host: Mapping[str, object]) -> Iterator[Requirement]:
     if sys.platform != "linux":
-        found.append(
-            Requirement("linux", "only Linux can be recorded", "record on a Linux machine")
-        )
-    elif _alien_namespace():
-        found.append(
-            Requirement(
-                "pid-namespace",
-                "this is inside a container (its own pid namespace): the kernel numbers processes "
-                "differently there than here",
-                "record outside, choosing the container: critpath record -a --container NAME",
-                fatal=False,
-            )
+        yield Requirement("linux", "only Linux can be recorded", "record on a Linux machine")
+    # Unknown (0) where /proc is not mounted: then other things fail, with their reason.
+    elif pid_namespace() not in {0, INITIAL_PID_NAMESPACE}:
+        yield Requirement(
+            "pid-namespace",
+            "this is inside a container (its own pid namespace): the kernel numbers processes "
+            "differently there than here",
+            "record outside, choosing the container: critpath record -a --container NAME",
+            fatal=False,
         )
     if sys.platform == "linux" and lacks_proc():
-        found.append(Requirement("proc", *NO_PROC))
+        yield Requirement("proc", *NO_PROC)
     if has_foreign_clock():
-        found.append(Requirement("time-namespace", *FOREIGN_CLOCK))
+        yield Requirement("time-namespace", *FOREIGN_CLOCK)
     free = host["free_bytes"]
     if isinstance(free, int) and free < _LITTLE_SPACE:
-        found.append(
-            Requirement(
-                "disk",
-                f"{free >> 20} MiB are free here; a busy machine makes 50 MB of trace a second",
-                "make room, or record elsewhere: critpath record -o DIR",
-                fatal=free < _NO_SPACE,
-            )
+        yield Requirement(
+            "disk",
+            f"{free >> 20} MiB are free here; a busy machine makes 50 MB of trace a second",
+            "make room, or record elsewhere: critpath record -o DIR",
+            fatal=free < _NO_SPACE,
         )
     if host["clocksource"] in _SLOW_CLOCKS:
-        found.append(
-            Requirement(
-                "clock",
-                f"the kernel reads the time from {host['clocksource']}, which is slow: "
-                "every event costs more",
-                "see why the TSC was found unstable: dmesg | grep -i -e tsc -e clocksource",
-                fatal=False,
-            )
+        yield Requirement(
+            "clock",
+            f"the kernel reads the time from {host['clocksource']}, which is slow: every event "
+            "costs more",
+            "see why the TSC was found unstable: dmesg | grep -i -e tsc -e clocksource",
+            fatal=False,
         )
     if host["lockdown"] == "confidentiality":
-        found.append(
-            Requirement(
-                "lockdown",
-                "the kernel is locked down (confidentiality): nobody may trace it",
-                "boot with lockdown=integrity or without Secure Boot",
-            )
+        yield Requirement(
+            "lockdown",
+            "the kernel is locked down (confidentiality): nobody may trace it",
+            "boot with lockdown=integrity or without Secure Boot",
         )
-    return found
-
-
-def _alien_namespace() -> bool:
-    # Unknown (0) where /proc is not mounted: then other things fail, with their reason.
-    return pid_namespace() not in {0, INITIAL_PID_NAMESPACE}
 
 
 def _user() -> dict[str, object]:
@@ -229,12 +197,6 @@ def _user() -> dict[str, object]:
     }
 
 
-def _lockdown() -> str:
-    """Return the kernel's lockdown mode: ``none``, ``integrity``, ``confidentiality``."""
-    chosen = re.search(r"\[(\w+)\]", _text("/sys/kernel/security/lockdown"))
-    return chosen[1] if chosen else "none"
-
-
 def _container() -> str:
     """Return what kind of container this runs in, "" if none can be seen."""
     if Path("/run/.containerenv").exists():
@@ -243,7 +205,7 @@ def _container() -> str:
         return "docker"
     # A container's first process has it in its environment.
     variable = os.environ.get("container", "")  # noqa: SIM112 - systemd's convention
-    named = _text("/run/systemd/container") or variable
+    named = read_text("/run/systemd/container").strip() or variable
     return re.sub(r"[^\w.-]", "", named)[:40]
 
 
@@ -257,10 +219,3 @@ def _free(directory: Path) -> int:
         except OSError:
             break
     return 0
-
-
-def _text(place: str) -> str:
-    try:
-        return Path(place).read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return ""

@@ -136,7 +136,7 @@ def parse_inet(text: bytes, family: int, protocol: int) -> Iterator[_Row]:
             continue
         try:
             inode, state = int(words[9]), int(words[3], 16)
-            local, remote = _address(words[1], digits), _address(words[2], digits)
+            local, remote = read_address(words[1], digits), read_address(words[2], digits)
             where = _kernel_address(words[11])
         except ValueError:
             continue
@@ -166,7 +166,7 @@ def parse_unix(text: bytes) -> Iterator[_Row]:
 
 
 @lru_cache(1 << 12)
-def _address(text: bytes, digits: int) -> tuple[str, int]:
+def read_address(text: bytes, digits: int) -> tuple[str, int]:
     """Return an address's bytes in hexadecimal, as on the wire, and its port."""
     address, _, port = text.partition(b":")
     if len(address) != digits:

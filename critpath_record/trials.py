@@ -18,6 +18,7 @@ from critpath_record.ftrace import tracefs
 from critpath_record.ftrace.drain import raise_priority
 from critpath_record.group_names import list_runtimes
 from critpath_record.identity import INITIAL_PID_NAMESPACE
+from critpath_record.proc import list_pids
 
 _EXIT: Final = 0x95  # an instruction
 _INITIAL_GROUPS: Final = "cgroup:[4026531835]"  # the kernel's PROC_CGROUP_INIT_INO
@@ -77,14 +78,9 @@ def _see_pids() -> None:
     _require(holds=own == INITIAL_PID_NAMESPACE, else_why=f"this pid namespace is {own}")
 
 
-def _see_groups() -> None:
-    own = os.readlink("/proc/self/ns/cgroup")  # noqa: PTH115 - no path
-    _require(holds=own == _INITIAL_GROUPS, else_why=f"this control group namespace is {own}")
-
-
-def _be_root() -> None:
-    own = os.readlink("/proc/self/ns/user")  # noqa: PTH115 - no path
-    _require(holds=own == _INITIAL_USERS, else_why=f"this user namespace is {own}")
+def _compare_namespace(kind: str, initial: str, name: str) -> None:
+    own = os.readlink(f"/proc/self/ns/{kind}")  # noqa: PTH115 - no path
+    _require(holds=own == initial, else_why=f"this {name} namespace is {own}")
 
 
 def _read_limits() -> None:
@@ -94,22 +90,16 @@ def _read_limits() -> None:
         os.listdir(place)  # noqa: PTH208 - whether that can be
 
 
-def _find_runtimes() -> None:
-    _require(holds=bool(list_runtimes()), else_why="no runtime's files are here")
-
-
 def _keep_notes() -> None:
-    _require(
-        holds=registry.registry_directory(create=True) is not None,
-        else_why="there is no directory of ours, nor can one be made",
-    )
+    place = registry.registry_directory(create=True)
+    _require(holds=place is not None, else_why="there is no directory of ours, nor can one be made")
 
 
 def _look_at_processes() -> None:
     seen = hidden = 0
-    for name in filter(str.isdecimal, os.listdir("/proc")):  # noqa: PTH208 - names
+    for pid in list_pids():
         try:
-            os.stat(f"/proc/{name}/ns/net")  # noqa: PTH116 - as a recorder does
+            os.stat(f"/proc/{pid}/ns/net")  # noqa: PTH116 - as a recorder does
             seen += 1
         except PermissionError:
             hidden += 1
@@ -144,10 +134,6 @@ def _sample() -> None:
     _require(holds=not source.skipped, else_why="the kernel refuses it")
 
 
-def _hear_of_execs() -> None:
-    scripts.listen().close()
-
-
 def _hurry() -> None:
     policy, nice = os.sched_getscheduler(0), os.getpriority(os.PRIO_PROCESS, 0)
     try:
@@ -161,16 +147,20 @@ def _hurry() -> None:
 _FATAL: Final = {"tracing", "root"}
 _TRIALS: Final[dict[str, Callable[[], None]]] = {
     "tracing": _trace,
-    "root": _be_root,
+    "root": lambda: _compare_namespace("user", _INITIAL_USERS, "user"),
     "processes of the host": _see_pids,
-    "control groups of the host": _see_groups,
+    "control groups of the host": lambda: _compare_namespace(
+        "cgroup", _INITIAL_GROUPS, "control group"
+    ),
     "limits": _read_limits,
-    "names of containers": _find_runtimes,
+    "names of containers": lambda: _require(
+        holds=bool(list_runtimes()), else_why="no runtime's files are here"
+    ),
     "/run/critpath": _keep_notes,
     "CAP_SYS_PTRACE": _look_at_processes,
     "CAP_DAC_READ_SEARCH": _read_of_others,
     "CAP_PERFMON": _sample,
     "CAP_BPF": _load_programs,
-    "programs that begin": _hear_of_execs,
+    "programs that begin": lambda: scripts.listen().close(),
     "CAP_SYS_NICE": _hurry,
 }

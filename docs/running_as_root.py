@@ -39,6 +39,7 @@ BESIDE: Final = (
     *("commands/declared.py", "commands/output.py", "commands/overview.py", "commands/parser.py"),
     *("commands/record.py", "commands/recorded.py", "commands/settings.py", "doors.py"),
     *("errors.py", "units.py", "untrusted.py", "model/containers.py", "model/recording.py"),
+    "model/manifest.py",
     *("schema/environment.py", "schema/ways.py", "schema/parameters/budget.py"),
     *("schema/parameters/shared.py", "stats/medians.py"),
 )

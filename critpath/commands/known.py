@@ -187,7 +187,7 @@ def _search(arguments: argparse.Namespace, settings: Settings) -> int:
 def _watch(arguments: argparse.Namespace, settings: Settings) -> int:
     """Count until a signal comes, the group is gone, or the label is there that must not be."""
     from critpath.errors import CritpathError  # noqa: PLC0415 - with what follows
-    from critpath_record import COMMAND, Counting  # noqa: PLC0415 - start-up time
+    from critpath_record import COMMAND, doctor  # noqa: PLC0415 - start-up time
 
     check_outputs([arguments.json], [])
     store = _open(arguments, settings)
@@ -204,7 +204,7 @@ def _watch(arguments: argparse.Namespace, settings: Settings) -> int:
         )
     if settings["scope"] == COMMAND:
         raise UsageError("no command is run to be counted", "give machine, or a control group")
-    lacking = [need for need in Counting.find_obstacles() if need.fatal]
+    lacking = [need for need in doctor(Path.cwd()).recorders["counts"] if need.fatal]
     if lacking and arguments.events != "free":
         raise CritpathError(lacking[0].what, "sudo critpath known watch ..., or --events free")
     stopping = threading.Event()

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import ipaddress
-import math
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,17 +17,18 @@ from critpath.model import (
     INTERRUPTED,
     MANIFEST,
     MANIFEST_FORMAT,
-    RECORDING,
-    CpuLoss,
-    Gap,
     Manifest,
-    Run,
-    Script,
-    StreamFacts,
 )
-from critpath.model.containers import MOST_GROUPS, ControlGroup
+from critpath.model.manifest import (
+    ManifestError,
+    build_manifest,
+    take_flag,
+    take_list,
+    take_object,
+    take_text,
+    take_whole,
+)
 from critpath.model.recording import (
-    FORMER_BLOCK_RUNS,
     GAPS_FORMAT,
     MANIFEST_BYTES,
     SAMPLE,
@@ -51,10 +51,6 @@ _SHOWN: Final = 5  # gaps that somebody made
 _EMPTY: Final = Manifest(COMPLETE, "", (), "", (), {}, "", {}, {}, 0, 0)
 
 
-class _WrongError(ValueError):
-    """A malformed manifest."""
-
-
 def read_manifest(recording: Path) -> Manifest | None:
     """Read and check the manifest of a recording."""
     file = recording / MANIFEST
@@ -64,154 +60,19 @@ def read_manifest(recording: Path) -> Manifest | None:
         with file.open("rb") as stream:
             text = stream.read(MANIFEST_BYTES + 1)
         if len(text) > MANIFEST_BYTES:
-            raise _WrongError(f"larger than {MANIFEST_BYTES:,} bytes")
+            raise ManifestError(f"larger than {MANIFEST_BYTES:,} bytes")
         data = load_json(text)
         if not isinstance(data, dict):
-            raise _WrongError("no object")
+            raise ManifestError("no object")
         version = data.get("format", MANIFEST_FORMAT)
         if version not in (MANIFEST_FORMAT, GAPS_FORMAT):
             raise UnreadableError(
                 f"{file}: its format is {version!r:.60}, this critpath reads {GAPS_FORMAT!r}",
                 "read it with the critpath that recorded it, or a later one",
             )
-        return _build_manifest(data)
+        return build_manifest(data)
     except (OSError, ValueError, RecursionError) as error:
         raise UnreadableError(f"{file}: not a manifest ({error})", _AGAIN) from error
-
-
-def _build_manifest(data: Mapping[str, Any]) -> Manifest:
-    state = _text(data, "state") or COMPLETE
-    # By the recorder that made them in a file of their own, or by one that noticed them.
-    made = isinstance(data.get("gaps"), str)
-    if state not in {RECORDING, COMPLETE, INTERRUPTED}:
-        raise _WrongError("'state' is none that there is")
-    return Manifest(
-        state=state,
-        session=_text(data, "session"),
-        command=_texts(data, "command"),
-        execution=_text(data, "execution"),
-        runs=tuple(_run(one) for one in _list(data, "runs")),
-        recorder=_mapping(data, "recorder"),
-        profile=_text(data, "profile"),
-        clock=_mapping(data, "clock"),
-        host=_mapping(data, "host"),
-        begin=_whole(data, "begin"),
-        end=_whole(data, "end"),
-        loss=tuple(_loss(one) for one in _list(data, "loss")),
-        streams=tuple(_stream(one) for one in _list(data, "streams")),
-        gaps=() if made else tuple(_gap(one) for one in _list(data, "gaps")),
-        gaps_file=_text(data, "gaps") if made else "",
-        overhead=_mapping(data, "overhead"),
-        machine=_mapping(data, "machine"),
-        warmup=_whole(data, "warmup"),
-        prepare=_text(data, "prepare"),
-        timeout=_number(data, "timeout"),
-        interleaved=_text(data, "interleaved"),
-        order=_text(data, "order"),
-        block_runs=max(_whole(data, "block_runs"), 0) or FORMER_BLOCK_RUNS,
-        scripts=tuple(_script(one) for one in _list(data, "scripts")),
-        container=_whole(data, "container"),
-        groups=tuple(map(_group, _list(data, "groups")[:MOST_GROUPS])),
-        trace=_text(data, "trace"),
-        warnings=_texts(data, "warnings"),
-        critpath=_text(data, "critpath"),
-        counts=_mapping(data, "counts"),
-        trigger=_mapping({"trigger": data.get("trigger") or {}}, "trigger"),
-    )
-
-
-def _text(data: Mapping[str, Any], key: str) -> str:
-    value = data.get(key, "")
-    if not isinstance(value, str):
-        raise _WrongError(f"{key!r} is not text")
-    return value
-
-
-def _list(data: Mapping[str, Any], key: str) -> list[Any]:
-    value = data.get(key, [])
-    if not isinstance(value, list):
-        raise _WrongError(f"{key!r} is not a list")
-    return value
-
-
-def _texts(data: Mapping[str, Any], key: str) -> tuple[str, ...]:
-    values = _list(data, key)
-    if not all(isinstance(value, str) for value in values):
-        raise _WrongError(f"{key!r} is not a list of texts")
-    return tuple(values)
-
-
-def _mapping(data: Mapping[str, Any], key: str) -> Mapping[str, object]:
-    value = data.get(key, {})
-    if not isinstance(value, dict):
-        raise _WrongError(f"{key!r} is not an object")
-    return value
-
-
-def _whole(data: Mapping[str, Any], key: str) -> int:
-    value = data.get(key, 0)
-    if isinstance(value, bool) or not isinstance(value, int) or not -1 <= value <= _WHOLE:
-        raise _WrongError(f"{key!r} is not a whole number")
-    return value
-
-
-def _number(data: Mapping[str, Any], key: str) -> float:
-    value = data.get(key, 0)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise _WrongError(f"{key!r} is not a number")
-    return float(value)
-
-
-def _run(data: Any) -> Run:
-    one = _object(data, "a run")
-    number, pid, begin, end, code, outlived = (
-        _whole(one, key) for key in ("number", "pid", "begin", "end", "exit_code", "outlived")
-    )
-    late, cut = (_flag(one, key) for key in ("timed_out", "interrupted"))
-    executed = _whole(one, "executed")
-    kernel, faults = (_whole(one, key) if key in one else -1 for key in ("kernel", "faults"))
-    return Run(number, pid, begin, end, code, late, outlived, cut, executed, kernel, faults)
-
-
-def _flag(data: Mapping[str, Any], key: str) -> bool:
-    value = data.get(key, False)
-    if not isinstance(value, bool):
-        raise _WrongError(f"{key!r} is neither true nor false")
-    return value
-
-
-def _loss(data: Any) -> CpuLoss:
-    one = _object(data, "a loss")
-    return CpuLoss(*(_whole(one, key) for key in ("cpu", "events", "packets")))
-
-
-def _stream(data: Any) -> StreamFacts:
-    one = _object(data, "a stream")
-    counts = {key: _whole(one, key) for key in ("bytes", "packets", "events", "end", "cpu")}
-    return StreamFacts(name=_text(one, "name"), digest=_text(one, "digest"), **counts)
-
-
-def _gap(data: Any) -> Gap:
-    one = _object(data, "a gap")
-    begin, end, cpu = (_whole(one, key) for key in ("begin", "end", "cpu"))
-    return Gap(begin, end, cpu, _text(one, "what"))
-
-
-def _script(data: Any) -> Script:
-    of = _object(data, "a script")
-    pid, begin, read = (_whole(of, key) for key in ("pid", "begin", "read"))
-    return Script(pid, begin, read, _text(of, "name"))
-
-
-def _group(data: Any) -> ControlGroup:
-    of = _object(data, "a control group")
-    return ControlGroup(**{each.name: _text(of, each.name) for each in fields(ControlGroup)})
-
-
-def _object(data: Any, what: str) -> Mapping[str, Any]:
-    if not isinstance(data, dict):
-        raise _WrongError(f"{what} is no object")
-    return data
 
 
 def open_manifest(
@@ -338,13 +199,13 @@ def find_functions(recording: Path) -> tuple[dict[int, str], list[int]]:
     try:
         data = load_json(file.read_bytes())
         if not isinstance(data, dict) or data.get("format") != _FUNCTIONS_FORMAT:
-            raise _WrongError(f"its format is not {_FUNCTIONS_FORMAT!r}")
-        for one in _list(data, "functions"):
-            of = _object(one, "a function")
-            name, where = (_text(of, key)[-_SHORTER:] for key in ("name", "file"))
-            number = _whole(of, "number")
-            names[number] = f"{name} ({where}:{_whole(of, 'line')})"
-            if _flag(of, "project"):
+            raise ManifestError(f"its format is not {_FUNCTIONS_FORMAT!r}")
+        for one in take_list(data, "functions"):
+            of = take_object(one, "a function")
+            name, where = (take_text(of, key)[-_SHORTER:] for key in ("name", "file"))
+            number = take_whole(of, "number")
+            names[number] = f"{name} ({where}:{take_whole(of, 'line')})"
+            if take_flag(of, "project"):
                 project.append(number)
     except (OSError, ValueError, RecursionError) as error:
         raise UnreadableError(f"{file}: not a list of functions ({error})", _AGAIN) from error
@@ -539,7 +400,7 @@ def _reached_limit(data: Any) -> ReachedLimit | None:
         }
         limits = {_limited(of): limit for of, limit in data["limits"].items() if whole(limit)}
         pids = frozenset(pid for pid in data["pids"] if whole(pid))
-        return ReachedLimit(_text(data, "group"), limits, pids, rows)
+        return ReachedLimit(take_text(data, "group"), limits, pids, rows)
     except (AttributeError, KeyError, TypeError, ValueError):
         return None
 

@@ -30,7 +30,7 @@ from critpath_record.counts.groups import (
     remove_group,
 )
 from critpath_record.ftrace import tracefs
-from critpath_record.recorder import CountsRequest, Requirement
+from critpath_record.recorder import CountsRequest
 from critpath_record.source import Source, Taken
 
 FORMAT: Final = "critpath/counts/1"
@@ -61,13 +61,6 @@ class Counting(Source):
     `directory`: the recording's own; or what is called with each line, the header first, instead of
     writing it.  `container`: pid namespace of the container that is recorded, 0 for none.
     """
-
-    @staticmethod
-    def find_obstacles() -> list[Requirement]:
-        """Return what counting lacks here."""
-        from critpath_record.counts.recorder import find_needs  # noqa: PLC0415 - a circle
-
-        return find_needs()
 
     def __init__(
         self,

@@ -14,12 +14,12 @@ from critpath.errors import CritpathError
 from critpath.model.recording import COUNTS
 from critpath_record import bpf
 from critpath_record.counts.attach import ProgramCounts
-from critpath_record.counts.counting import Reader
 from critpath_record.counts.events import FREE, Counted, missing_events
 from critpath_record.counts.fallback import PerfCounts
 from critpath_record.counts.functions import find_functions
 from critpath_record.counts.groups import find_root
 from critpath_record.ftrace import tracefs
+from critpath_record.proc import read_text
 from critpath_record.recorder import RecorderSettings, Requirement
 from critpath_record.source import Source, Taken
 
@@ -75,28 +75,17 @@ def find_needs(settings: RecorderSettings | None = None) -> list[Requirement]:
         what = f"the kernel's events cannot be listed: {error.strerror}"
         return [Requirement("events", what, "record on the machine itself, as root")]
     found = []
-    missing = missing_events(line.replace(":", "/", 1) for line in lines)
-    if missing:
-        found.append(
-            Requirement(
-                "events",
-                f"this kernel has no {', '.join(missing[:3])}{', ...' * (len(missing) > 3)}",
-                "boot a kernel with CONFIG_FTRACE_SYSCALLS=y to count system calls, too",
-                fatal=False,
-            )
-        )
+    if missing := missing_events(line.replace(":", "/", 1) for line in lines):
+        what = f"this kernel has no {', '.join(missing[:3])}{', ...' * (len(missing) > 3)}"
+        do = "boot a kernel with CONFIG_FTRACE_SYSCALLS=y to count system calls, too"
+        found.append(Requirement("events", what, do, fatal=False))
     try:
         os.close(bpf.make_array(4096, mapped=True))
     except OSError as error:
-        found.append(
-            Requirement(
-                "bpf",
-                f"the kernel takes no programs that count ({error.strerror}): perf counts a few "
-                "events instead",
-                "boot Linux 5.5 or later with CONFIG_BPF_SYSCALL=y",
-                fatal=False,
-            )
-        )
+        why = f"the kernel takes no programs that count ({error.strerror})"
+        do = "boot Linux 5.5 or later with CONFIG_BPF_SYSCALL=y"
+        what = f"{why}: perf counts a few events instead"
+        found.append(Requirement("bpf", what, do, fatal=False))
     return found
 
 
@@ -113,38 +102,22 @@ def offered_counting() -> dict[str, bool]:
     with contextlib.suppress(CritpathError):
         functions = find_functions(("vfs_read",))
     return {
-        "programs at tracepoints": _tried(lambda: ProgramCounts([probe], None)),
-        "perf counting events": _tried(
-            lambda: PerfCounts([Counted("sched/sched_switch", ("x",))], None)
-        ),
-        "programs at functions": _tried(lambda: ProgramCounts(functions, None)),
+        "programs at tracepoints": _can_count(ProgramCounts, [probe]),
+        "perf counting events": _can_count(PerfCounts, [Counted("sched/sched_switch", ("x",))]),
+        "programs at functions": _can_count(ProgramCounts, functions),
         "function_profile_enabled": bool(root and (root / "function_profile_enabled").exists()),
-        "function tracer": bool(root and _readable(root / "available_filter_functions")),
-        "fprobe": bool(root and _mentions(root / "README", "f[:[<group>/]")),
+        "function tracer": bool(root and read_text(root / "available_filter_functions")),
+        "fprobe": bool(root and "f[:[<group>/]" in read_text(root / "README")),
         "control groups": bool(find_root()),
-        "32-bit programs": _mentions(Path("/proc/kallsyms"), "__do_compat_sys_"),
+        "32-bit programs": "__do_compat_sys_" in read_text("/proc/kallsyms"),
     }
 
 
-def _tried(attach: Callable[[], Reader]) -> bool:
-    try:
-        source = attach()
-    except OSError:
-        return False
-    offered = not source.skipped
-    source.close()
-    return offered
-
-
-def _readable(file: Path) -> bool:
-    with contextlib.suppress(OSError), file.open("rb") as stream:
-        return bool(stream.read(1))
-    return False
-
-
-def _mentions(file: Path, text: str) -> bool:
+def _can_count(reader: type[ProgramCounts | PerfCounts], counted: list[Counted]) -> bool:
     with contextlib.suppress(OSError):
-        return text.encode() in file.read_bytes()
+        source = reader(counted, None)
+        source.close()
+        return not source.skipped
     return False
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +15,7 @@ from critpath_record.ftrace import tracefs
 from critpath_record.ftrace.drain import online_cpus
 from critpath_record.ftrace.events import SEGMENTS, lttng_name
 from critpath_record.identity import CAP_SYS_ADMIN, has_capability
+from critpath_record.proc import read_text
 from critpath_record.recorder import RecorderSettings, Requirement
 
 CLOCK: Final = "mono"
@@ -33,28 +34,50 @@ _KERNEL: Final = (
 
 
 def find_needs(settings: RecorderSettings | None = None) -> list[Requirement]:
-    """Return everything that is missing here, each with its fix.
+    """Return what is missing here, each with its fix; with `settings`, tracefs is mounted."""
+    return list(_find_needs(settings))
 
-    With `settings`, tracefs is mounted if necessary; without, nothing is changed.
-    """
+
+def _find_needs(settings: RecorderSettings | None) -> Iterator[Requirement]:
     if sys.platform != "linux":
-        return [
-            Requirement(
-                "linux", f"this is {sys.platform}, not Linux", "record on Linux, compare anywhere"
-            )
-        ]
-    found = [*_lockdown(), *_memory(settings)]
+        what = f"this is {sys.platform}, not Linux"
+        yield Requirement("linux", what, "record on Linux, compare anywhere")
+        return
+    # LOCKDOWN_TRACEFS is one of the reasons of "confidentiality" (security.h).
+    if "[confidentiality]" in read_text(_LOCKDOWN):
+        yield Requirement(
+            "lockdown",
+            "the kernel is locked down (confidentiality): it shows no events to anybody",
+            "boot with lockdown=integrity, or without lockdown= on the kernel's command line "
+            "(Secure Boot may set it)",
+        )
+    free, cpus = free_memory(), len(online_cpus())
+    each = buffer_bytes(settings) if settings else LEAST_BYTES
+    if free and cpus * each > free // 2:
+        yield Requirement(
+            "memory",
+            f"{cpus} buffers of {each >> 10} KiB are too much: {free >> 20} MiB of memory are free",
+            f"critpath record --buffer-size {max(free // 8 // cpus >> 10, 64)}K ...",
+        )
+    if tracefs.find() is None:
+        yield from _unmounted(mount=settings is not None)
     root = tracefs.find()
     if root is None:
-        unmounted = _unmounted(mount=settings is not None)
-        found += unmounted
-        root = tracefs.find()
-        if root is None:
-            return found
-    if not os.access(root / "instances", os.W_OK | os.X_OK, effective_ids=True):
-        found.append(_unwritable(root))
-        return found
-    return found + _kernel(root)
+        return
+    if os.access(root / "instances", os.W_OK | os.X_OK, effective_ids=True):
+        yield from _kernel(root)
+    elif os.geteuid() != 0:
+        yield Requirement("root", f"only root may use {root}", _ROOT)
+    elif not (root / "instances").is_dir():
+        what = f"{root} has no instances: it is hidden or not whole"
+        yield Requirement("instances", what, _KERNEL)
+    else:
+        yield Requirement(
+            "tracefs",
+            f"{root} cannot be written to, even by root: it is mounted read-only, or this is a "
+            "container",
+            f"mount -o remount,rw {root}, or record on the machine itself",
+        )
 
 
 def offered_way() -> str:
@@ -62,10 +85,7 @@ def offered_way() -> str:
     root = tracefs.find()
     if root is None:
         return ""
-    try:
-        lines = (root / "available_events").read_text(encoding="ascii").splitlines()
-    except (OSError, ValueError):
-        return ""
+    lines = read_text(root / "available_events").splitlines()
     return way_of_requests(
         (lttng_name(*line.split(":", 1)) for line in lines if ":" in line), SEGMENTS
     )
@@ -82,113 +102,46 @@ def buffer_bytes(settings: RecorderSettings) -> int:
 
 def free_memory() -> int:
     """Return the available memory in bytes, 0 if unknown."""
-    try:
-        text = _MEMORY.read_text(encoding="ascii")
-    except (OSError, ValueError):
-        return 0
-    found = re.search(r"^MemAvailable:\s+(\d+) kB$", text, re.MULTILINE)
+    found = re.search(r"^MemAvailable:\s+(\d+) kB$", read_text(_MEMORY), re.MULTILINE)
     return int(found[1]) * 1024 if found else 0
 
 
-def _lockdown() -> list[Requirement]:
-    with contextlib.suppress(OSError):
-        # LOCKDOWN_TRACEFS is one of the reasons of "confidentiality" (security.h).
-        if "[confidentiality]" in _LOCKDOWN.read_text(encoding="ascii"):
-            return [
-                Requirement(
-                    "lockdown",
-                    "the kernel is locked down (confidentiality): it shows no events to anybody",
-                    "boot with lockdown=integrity, or without lockdown= on the kernel's command "
-                    "line (Secure Boot may set it)",
-                )
-            ]
-    return []
-
-
-def _memory(settings: RecorderSettings | None) -> list[Requirement]:
-    free = free_memory()
-    if not free:
-        return []
-    cpus = len(online_cpus())
-    each = buffer_bytes(settings) if settings else LEAST_BYTES
-    if cpus * each <= free // 2:
-        return []
-    return [
-        Requirement(
-            "memory",
-            f"{cpus} buffers of {each >> 10} KiB are too much: {free >> 20} MiB of memory are free",
-            f"critpath record --buffer-size {max(free // 8 // cpus >> 10, 64)}K ...",
-        )
-    ]
-
-
-def _unmounted(*, mount: bool) -> list[Requirement]:
-    known = ""
-    with contextlib.suppress(OSError):
-        known = _FILE_SYSTEMS.read_text(encoding="ascii", errors="replace")
-    if known and "tracefs" not in known.split():
-        return [Requirement("tracefs", "this kernel has no tracefs", _KERNEL)]
+def _unmounted(*, mount: bool) -> Iterator[Requirement]:
+    known = read_text(_FILE_SYSTEMS)
     what = f"tracefs is not mounted at {tracefs.MOUNT_POINT}"
-    if os.geteuid() != 0:
-        return [
-            Requirement("root", "tracing through tracefs needs root", _ROOT),
-            Requirement("tracefs", what, f"sudo {tracefs.MOUNT_COMMAND}"),
-        ]
-    if not has_capability(CAP_SYS_ADMIN):
-        return [
-            Requirement(
-                "tracefs",
-                f"{what}, and this process may not mount it (no CAP_SYS_ADMIN)",
-                f"give the container the host's: -v {tracefs.MOUNT_POINT}:{tracefs.MOUNT_POINT}",
-            )
-        ]
-    if not mount:
-        return [
-            Requirement(
-                "tracefs", f"{what}; a recording mounts it", tracefs.MOUNT_COMMAND, fatal=False
-            )
-        ]
-    try:
-        tracefs.mount()
-    except CritpathError as error:
-        return [Requirement("tracefs", error.what, error.do)]
-    return []
-
-
-def _unwritable(root: Path) -> Requirement:
-    if os.geteuid() != 0:
-        return Requirement("root", f"only root may use {root}", _ROOT)
-    if not (root / "instances").is_dir():
-        return Requirement(
-            "instances", f"{root} has no instances: it is hidden or not whole", _KERNEL
+    if known and "tracefs" not in known.split():
+        yield Requirement("tracefs", "this kernel has no tracefs", _KERNEL)
+    elif os.geteuid() != 0:
+        yield Requirement("root", "tracing through tracefs needs root", _ROOT)
+        yield Requirement("tracefs", what, f"sudo {tracefs.MOUNT_COMMAND}")
+    elif not has_capability(CAP_SYS_ADMIN):
+        yield Requirement(
+            "tracefs",
+            f"{what}, and this process may not mount it (no CAP_SYS_ADMIN)",
+            f"give the container the host's: -v {tracefs.MOUNT_POINT}:{tracefs.MOUNT_POINT}",
         )
-    return Requirement(
-        "tracefs",
-        f"{root} cannot be written to, even by root: it is mounted read-only, or this is a "
-        "container",
-        f"mount -o remount,rw {root}, or record on the machine itself",
-    )
+    elif not mount:
+        what = f"{what}; a recording mounts it"
+        yield Requirement("tracefs", what, tracefs.MOUNT_COMMAND, fatal=False)
+    else:
+        try:
+            tracefs.mount()
+        except CritpathError as error:
+            yield Requirement("tracefs", error.what, error.do)
 
 
-def _kernel(root: Path) -> list[Requirement]:
-    found = []
+def _kernel(root: Path) -> Iterator[Requirement]:
     if not (root / "events/sched/sched_switch").is_dir():
-        found.append(Requirement("events", "this kernel has no scheduling events", _KERNEL))
+        yield Requirement("events", "this kernel has no scheduling events", _KERNEL)
     try:
         clocks = (root / "trace_clock").read_text(encoding="ascii")
     except OSError as error:
-        found.append(
-            Requirement(
-                "tracefs",
-                f"{root / 'trace_clock'} cannot be read: {error.strerror}",
-                "record on the machine itself, or in a privileged container",
-            )
+        yield Requirement(
+            "tracefs",
+            f"{root / 'trace_clock'} cannot be read: {error.strerror}",
+            "record on the machine itself, or in a privileged container",
         )
-        return found
+        return
     if CLOCK not in clocks.replace("[", " ").replace("]", " ").split():
-        found.append(
-            Requirement(
-                "clock", "this kernel's tracer has no monotonic clock", "boot Linux 4.1 or later"
-            )
-        )
-    return found
+        what = "this kernel's tracer has no monotonic clock"
+        yield Requirement("clock", what, "boot Linux 4.1 or later")

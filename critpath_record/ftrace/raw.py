@@ -27,6 +27,7 @@ from typing import Any, Final, TypeVar
 from critpath.errors import CritpathError, UnreadableError
 from critpath.model import Gap
 from critpath_record.ctf.statedump import Cgroup, Descriptor, Socket, ThreadState, make_row
+from critpath_record.dirfd import write_whole
 from critpath_record.ftrace.tracefs import Instance
 
 RAW: Final = "raw"
@@ -91,15 +92,7 @@ def free_reserved_space(raw: Path) -> None:
 
 def write_json(path: Path, document: Any) -> None:
     """Write a document atomically."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-            json.dump(document, stream, ensure_ascii=False, separators=(",", ":"))
-        unfinished.replace(path)
-    except BaseException:
-        unfinished.unlink(missing_ok=True)
-        raise
+    write_whole(path, json.dumps(document, ensure_ascii=False, separators=(",", ":")))
 
 
 def write_description(raw: Path, document: Mapping[str, object]) -> None:

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from critpath_record import identity
+from critpath_record import identity, proc
 from critpath_record.lttng import preflight as module
 from critpath_record.lttng.preflight import find_needs
 
@@ -17,8 +17,14 @@ _MODULE_CAPABILITY = 1 << 16
 def files(tmp_path, monkeypatch):
     """Let absolute paths of the machine lie in a directory; return it."""
     real = module.Path
+
+    def read(place):
+        inside = real(place).is_relative_to(tmp_path)
+        return proc.read_text(place if inside else f"{tmp_path}{place}")
+
     for of in (module, identity):
         monkeypatch.setattr(of, "Path", lambda place: real(f"{tmp_path}{place}"))
+        monkeypatch.setattr(of, "read_text", read)
 
     def write(place, text=""):
         path = tmp_path / place.lstrip("/")
