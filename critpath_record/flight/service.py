@@ -30,6 +30,7 @@ from critpath_record.budget.account import SLOTS, Allowance, overhead_of
 from critpath_record.budget.calibrate import add_costs, find_costs
 from critpath_record.budget.control import Budget, Control
 from critpath_record.budget.loop import Gate, Loop
+from critpath_record.builds import read_build_id
 from critpath_record.cleanup import remove_leftovers
 from critpath_record.flight.conditions import COMMAND, LASTING, USUAL, Condition
 from critpath_record.flight.dumps import Dump, Trigger, dump_request, find_dumps, remove_oldest
@@ -862,12 +863,13 @@ def _births(threads: set[int]) -> dict[int, int]:
 
 
 def find_programs(threads: Sequence[tracefs.ThreadRow]) -> dict[str, str]:
-    """Return by names of threads which file their processes execute, and when they began.
+    """Return by names of threads which build their processes execute, and when they began.
 
     That is when the first and when the last began: a deployment shows in either.  Names of
-    processes that differ in the file are left out.
+    processes that differ in the build are left out.  A file without a build id is one by itself.
     """
     files: dict[int, str] = {}
+    builds: dict[str, str] = {}
     found: dict[str, set[int]] = {}
     for row in threads:
         pid, name, kernel = row[2], row[4], row[7]
@@ -875,9 +877,12 @@ def find_programs(threads: Sequence[tracefs.ThreadRow]) -> dict[str, str]:
             continue
         if pid not in files:
             files[pid] = ""
-            with contextlib.suppress(OSError):
-                of = Path(f"/proc/{pid}/exe").stat()
-                files[pid] = f"{of.st_dev:x}-{of.st_ino:x}-{of.st_mtime_ns:x}"
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/exe", "rb") as program:  # noqa: PTH123
+                of = os.fstat(program.fileno())
+                file = f"{of.st_dev:x}-{of.st_ino:x}-{of.st_mtime_ns:x}"
+                if file not in builds:
+                    builds[file] = read_build_id(program.fileno()) or file
+                files[pid] = builds[file]
         if files[pid]:
             found.setdefault(name, set()).add(pid)
     sure = {n: pids for n, pids in found.items() if len({files[pid] for pid in pids}) == 1}

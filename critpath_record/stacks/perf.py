@@ -168,7 +168,9 @@ class PerfSource(Source):
         try:
             counted: Any = json.loads(said[-1])
             facts = {name: int(counted[name]) for name in ("samples", "stacks", "lost", "cut")}
-            stripped, absent = _listed(counted["stripped"]), _listed(counted["absent"])
+            stripped, absent, replaced = (
+                _listed(counted[name]) for name in ("stripped", "absent", "replaced")
+            )
         except (IndexError, KeyError, TypeError, ValueError, RecursionError):
             return self._dropped("what was unwound is not counted")
         warnings = []
@@ -185,6 +187,11 @@ class PerfSource(Source):
             warnings.append(
                 f"no function of {absent} has a name, as no such file is here: of a program in a "
                 "container record with -a while it runs"
+            )
+        if replaced:
+            warnings.append(
+                f"no function of {replaced} has a name, as another file is there since it ran: "
+                "record before it is built or installed anew"
             )
         if self.file is not None and self.file.failure:
             why = safe_text(self.file.failure)
@@ -251,6 +258,7 @@ def _as_user(user: Any) -> dict[str, Any]:
 
 
 _MOST: Final = 256  # files
+_GONE: Final = " (deleted)\n"  # what the kernel says of them
 _MOST_LINES: Final = 20_000  # of a process' mappings
 # Kinds of file systems that answer by themselves, not a program or another machine.
 _LOCAL: Final = {
@@ -260,18 +268,21 @@ _LOCAL: Final = {
 
 
 def open_programs() -> dict[tuple[int, int, int], int]:
-    """Return descriptors of what processes with another root execute, by device and inode.
+    """Return descriptors of files that are not where their paths say, by device and inode.
 
-    Of each file the numbers are those of its mappings, which both ``/proc`` and perf have.
+    That is what processes with another root execute, and what was replaced or removed since.  Of
+    each file the numbers are those of its mappings, which both ``/proc`` and perf have.
     """
     found: dict[tuple[int, int, int], int] = {}
     here = _place("self")
     for name in os.listdir("/proc"):  # noqa: PTH208
-        if not name.isdecimal() or (place := _place(name)) is None or place == here:
+        if not name.isdecimal() or (place := _place(name)) is None:
             continue
         with contextlib.suppress(OSError, ValueError, IndexError):
             local = _local_devices("self") | _local_devices(name)
-            for key, mapping in _executed(name):
+            for key, mapping, is_gone in _executed(name):
+                if place == here and not is_gone:
+                    continue
                 if key not in found and key[:2] in local and len(found) < _MOST:
                     with contextlib.suppress(OSError):
                         found[key] = _open_regular(f"/proc/{name}/map_files/{mapping}")
@@ -297,15 +308,15 @@ def _local_devices(pid: str) -> set[tuple[int, int]]:
     return found
 
 
-def _executed(pid: str) -> Iterator[tuple[tuple[int, int, int], str]]:
-    """Yield device and inode of what a process has mapped to execute, and the mapping."""
+def _executed(pid: str) -> Iterator[tuple[tuple[int, int, int], str, bool]]:
+    """Yield device and inode of what a process executes, the mapping, whether it was removed."""
     with Path(f"/proc/{pid}/maps").open(encoding="utf-8", errors="replace") as stream:
         for line, _ in zip(stream, range(_MOST_LINES), strict=False):
             addresses, rights, _, device, inode = line.split(maxsplit=5)[:5]
             if rights[2] == "x" and inode != "0":
                 major, minor = (int(number, 16) for number in device.split(":"))
                 begin, end = (int(number, 16) for number in addresses.split("-"))
-                yield (major, minor, int(inode)), f"{begin:x}-{end:x}"
+                yield (major, minor, int(inode)), f"{begin:x}-{end:x}", line.endswith(_GONE)
 
 
 def _open_regular(link: str) -> int:

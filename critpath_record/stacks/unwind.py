@@ -28,12 +28,15 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from types import MappingProxyType
 from typing import IO, Final, NamedTuple
+
+from critpath_record.builds import read_build_id
 
 FORMAT: Final = "critpath/stacks/1"
 SLEEP, WAKE, RUN, SAMPLE = 0, 1, 2, 3
@@ -139,6 +142,8 @@ def main(arguments: Sequence[str]) -> int:
     forget_replaced_programs(data)
     note_woken(data, woken_at, frozenset(wakes))
     elsewhere = rename_programs(data, [tuple(map(int, a.split(":"))) for a in arguments[6:]])
+    replaced = refuse_replaced(data)
+    elsewhere |= replaced
     with os.fdopen(samples, "wb", closefd=False) as rows:
         found = read_perf(_run_perf(perf, data, elsewhere), rows, own)
     found.elsewhere = elsewhere
@@ -146,6 +151,8 @@ def main(arguments: Sequence[str]) -> int:
         cut = write_frames(found, stream)
     counted: dict[str, object] = {"samples": found.samples, "stacks": len(found.stacks)}
     counted["stripped"], counted["absent"] = find_unnamed(found.commonest(), elsewhere)
+    met = {address.module for address in found.addresses}
+    counted["replaced"] = [_clean(of.path) for name, of in replaced.items() if name in met]
     sys.stderr.write("\n" + json.dumps({**counted, "lost": found.lost, "cut": cut}) + "\n")
     return 0
 
@@ -158,6 +165,8 @@ IDENTITY_AT, PERIOD_AT = 8, 48  # of a sample: the number of its event, and its 
 _FILE, _FILE_AT = struct.Struct("<IIQ"), 40  # major, minor, inode of a MMAP2 record
 _MAPPED: Final = struct.Struct("<IIQQQ")  # pid, tid; address, length, offset
 _NAMED: Final = 72  # where a MMAP2 record has its name
+_DATA: Final = 1 << 13  # of one of what is not executed
+_TIME_FROM_END: Final = 24
 _DROP, _CAP_SYS_ADMIN = 24, 21  # of prctl: PR_CAPBSET_DROP
 _SPACE: Final = (0x1000, 0x7FFF_FFFF_E000)
 
@@ -212,10 +221,10 @@ def _records(content: mmap.mmap) -> Iterator[tuple[int, int, int, int]]:
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """A file of a container."""
+    """A file of a container, or one that is there no longer, of which there is no descriptor."""
 
     path: str  # there
-    descriptor: int
+    descriptor: int = -1
 
     @property
     def open_path(self) -> str:
@@ -241,10 +250,67 @@ def rename_programs(data: int, files: Sequence[Sequence[int]]) -> dict[str, Else
             end = content.find(b"\0", at + _NAMED, at + size)
             if key in descriptors and end > at + _NAMED:
                 path = content[at + _NAMED : end].decode("utf-8", "replace")
+                path = path.removesuffix(" (deleted)")
                 name = f"/{numbers[key]}"
                 found.setdefault(name, Elsewhere(path, descriptors[key]))
                 content[at + _NAMED : at + _NAMED + 8] = name.encode().ljust(8, b"\0")
     return found
+
+
+def refuse_replaced(data: int) -> dict[str, Elsewhere]:
+    """Give mappings of files in whose place others are by now a name that nothing has.
+
+    What these have at an address is not what was executed.  Returns them by these names.
+    """
+    found: dict[tuple[str, tuple[int, ...]], str] = {}
+    there: dict[str, tuple[tuple[int, ...], int]] = {}
+    with mmap.mmap(data, 0) as content:
+        for kind, flags, at, size in _records(content):
+            end = content.find(b"\0", at + _NAMED, at + size)
+            if kind != _MMAP2 or flags & (_BUILD_ID | _DATA) or size < _NAMED + 40:
+                continue
+            path = os.fsdecode(content[at + _NAMED : max(end, at + _NAMED)])
+            if not _OF_A_FILE.match(path) or len(path) < 7:  # one of ours
+                continue
+            key = _FILE.unpack_from(content, at + _FILE_AT)
+            if path not in there:
+                there[path] = _identify(path)
+            now, changed = there[path]
+            (when,) = _NUMBER.unpack_from(content, at + size - _TIME_FROM_END)
+            if now and (now != key or 0 < when < changed) and key[2]:
+                name = found.setdefault((path, key), f"/r{len(found)}")
+                content[at + _NAMED : at + _NAMED + 8] = name.encode().ljust(8, b"\0")
+    return {name: Elsewhere(path) for (path, _), name in found.items()}
+
+
+def _identify(path: str) -> tuple[tuple[int, ...], int]:
+    """Return device and inode of a file as mappings have them, and when it was changed (ns).
+
+    That is on the clock of the recording.  Nothing for what cannot be mapped.
+    """
+    stream = _open_regular(path)
+    if stream is None:
+        return (), 0
+    with stream:
+        before = {*_own_maps()}
+        try:
+            mapped = mmap.mmap(stream.fileno(), 0, prot=mmap.PROT_READ)
+        except (OSError, ValueError):
+            return (), 0
+        with mapped:
+            new = [line.split(None, 5) for line in _own_maps() if line not in before]
+        changed = os.fstat(stream.fileno()).st_mtime_ns
+    since = time.clock_gettime_ns(time.CLOCK_REALTIME) - time.monotonic_ns()
+    for words in new:
+        if len(words) == 6 and words[4] != b"0":
+            major, minor = (int(number, 16) for number in words[3].split(b":"))
+            return (major, minor, int(words[4])), changed - since
+    return (), 0
+
+
+def _own_maps() -> list[bytes]:
+    with open("/proc/self/maps", "rb") as stream:  # noqa: PTH123
+        return stream.read().splitlines()
 
 
 @contextlib.contextmanager
@@ -269,7 +335,7 @@ def _bound_memory() -> None:
 def _run_perf(perf: str, data: int, elsewhere: Mapping[str, Elsewhere]) -> Iterator[str]:
     """Yield what ``perf script`` prints."""
     with _file_system(elsewhere) as words:
-        files = [file.descriptor for file in elsewhere.values()]
+        files = [file.descriptor for file in elsewhere.values() if file.descriptor >= 0]
         yield from _lines_of_perf(perf, words, [data, *files])
 
 
@@ -360,7 +426,8 @@ def find_unnamed(
         if _OF_A_FILE.match(module) and not _INSTALLED.match(module):
             known = address.function not in {"", "[unknown]"}
             named[module] = known or named.get(module, False)
-    unnamed = [module for module, known in named.items() if not known]
+    replaced = {file.path for file in elsewhere.values() if file.descriptor < 0}
+    unnamed = [module for module, known in named.items() if not known and module not in replaced]
     there |= {module for module in unnamed if os.path.isfile(module)}  # noqa: PTH113 - any text
     return (
         [_clean(module) for module in unnamed if module in there][:_UNNAMED],
@@ -388,8 +455,22 @@ def write_frames(found: Unwound, stream: IO[str]) -> int:
         i for i, stack in enumerate(stacks) if stack and names[stack[-1]].function not in outermost
     ]
     document = {"format": FORMAT, "frames": names, "stacks": stacks, "cut": cut}
+    document["builds"] = find_builds(found)
     json.dump({**document, "lost": found.lost}, stream, separators=(",", ":"))
     return len(cut)
+
+
+def find_builds(found: Unwound) -> dict[str, str]:
+    """Return which build each module is that stacks have, by its name as frames have it."""
+    builds = {}
+    for module in {address.module for address in found.addresses}:
+        file = found.elsewhere.get(module)
+        stream = _open_regular(module if file is None else file.open_path)
+        if stream is not None and _OF_A_FILE.match(module):
+            with stream:
+                build = read_build_id(stream.fileno())
+            builds |= {_clean(module if file is None else file.path): build} if build else {}
+    return dict(sorted(builds.items()))
 
 
 def name_frames(
@@ -480,6 +561,8 @@ def find_lines(
     for module, mine in of_module.items():
         file = elsewhere.get(module)
         path = module if file is None else file.open_path
+        if file is not None and file.descriptor < 0:
+            continue
         if segments := read_segments(path):
             inherited = [] if file is None else [file.descriptor]
             found |= _ask([program, "-a", "-f", "-i", "-C", "-e", path], mine, segments, inherited)

@@ -6,6 +6,7 @@ import json
 import os
 import pwd
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -274,3 +275,58 @@ def test_functions_of_a_container_have_names(record, tmp_path, contained):
     assert ("wait_for_work", source, 4) in {frame[:3] for frame in named}
     of = [{frames["frames"][number][0] for number in stack} for stack in frames["stacks"]]
     assert any({"wait_for_work", "main"} <= names for names in of)
+
+
+ROUNDS = """#include <time.h>
+__attribute__((noinline)) void %s(void) {
+  struct timespec time = {0, 2000000};
+  nanosleep(&time, 0);
+}
+int main(int count, char **words) {
+  (void)words;
+  for (int i = 0; count > 1 || i < 500; i++) %s();
+  return 0;
+}
+"""
+
+
+def put_in_place(place, function, name):
+    """Build a program that sleeps in a function, and put it in place of what is there."""
+    (place / "app.c").write_text(ROUNDS % (function, function))
+    made = subprocess.run(
+        ["gcc", "-g", "-O1", "-o", "new", "app.c"], cwd=place, capture_output=True, check=False
+    )
+    if made.returncode:
+        pytest.skip("no gcc")
+    (place / "new").replace(place / name)
+
+
+def functions(recording):
+    document = json.loads((recording / "stacks" / "frames.json").read_text())
+    return {frame[0] for frame in document["frames"]}, document
+
+
+@pytest.mark.skipif(not shutil.which("gcc"), reason="no gcc")
+def test_a_server_that_was_built_anew_has_the_functions_that_it_runs(record, start, tmp_path):
+    put_in_place(tmp_path, "nap_of_old", "app")
+    start("./app", "forever", cwd=tmp_path)
+    put_in_place(tmp_path, "nap_of_new", "app")
+    words = ("-a", "--duration", "1", "--stacks", "native", "--recorder", "ftrace")
+    record(tmp_path, "r", *words)
+    named, document = functions(tmp_path / "r")
+    assert "nap_of_old" in named
+    assert "nap_of_new" not in named
+    assert {len(build) for path, build in document["builds"].items() if path.endswith("/app")} == {
+        40
+    }
+
+
+@pytest.mark.skipif(not shutil.which("gcc"), reason="no gcc")
+def test_no_function_is_named_by_what_replaced_a_program(record, tmp_path):
+    """The one that ran has ended: nobody has its file any more."""
+    put_in_place(tmp_path, "nap_of_old", "app")
+    (tmp_path / "swap.sh").write_text("./app; cp app other; mv other app")
+    words = ("--stacks", "native", "--recorder", "ftrace", "--", "sh", "swap.sh")
+    done = record(tmp_path, "r", *words)
+    assert f"no function of {tmp_path}/app has a name, as another file is there" in done.said
+    assert "nap_of_old" not in functions(tmp_path / "r")[0]

@@ -107,16 +107,20 @@ def test_the_program_of_most_stacks_is_named_first():
 def test_each_kind_of_program_without_names_has_one_line(tmp_path):
     source = PerfSource(StackRequest(tmp_path), "perf")
     counted = {"samples": 9, "stacks": 3, "lost": 0, "cut": 0}
-    names = {"stripped": ["/srv/a", "/srv/\x1b[2Jb", "/c", "/d"], "absent": ["/box/app"]}
-    stripped, absent = source._read_counts([json.dumps({**counted, **names})]).warnings
+    names = {
+        "stripped": ["/srv/a", "/srv/\x1b[2Jb", "/c", "/d"],
+        "absent": ["/box/app"],
+        "replaced": ["/srv/old"],
+    }
+    stripped, absent, replaced = source._read_counts([json.dumps({**counted, **names})]).warnings
+    assert "/srv/old has a name, as another file is there since it ran" in replaced
     assert "/srv/a" in stripped
     assert "and 1 more has a name, as it is stripped: install" in stripped
     assert "no function of /box/app has a name, as no such file is here: " in absent
     assert "container" in absent
     assert "\x1b" not in stripped
-    assert (
-        source._read_counts([json.dumps({**counted, "stripped": [], "absent": []})]).warnings == ()
-    )
+    none = {**counted, **{key: [] for key in names}}
+    assert source._read_counts([json.dumps(none)]).warnings == ()
 
 
 @given(
@@ -190,6 +194,7 @@ def forgotten(tmp_path, content):
     with file.open("r+b") as stream:
         unwind.forget_replaced_programs(stream.fileno())
         unwind.rename_programs(stream.fileno(), [(1, 2, 3, 4)])
+        unwind.refuse_replaced(stream.fileno())
     return file.read_bytes()
 
 
@@ -236,3 +241,35 @@ def test_a_forged_file_is_left_as_it_is_or_read_to_its_end(tmp_path_factory, tai
     place = tmp_path_factory.mktemp("forged")
     content = struct.pack("<8s6Q", b"PERFILE2", 104, 0, 0, 0, 56, length) + tail
     assert len(forgotten(place, content)) == len(content)
+
+
+def test_a_file_in_whose_place_another_is_names_nothing(tmp_path):
+    """Neither one of another inode, nor one that was written to since it was mapped."""
+    programs = [tmp_path / name for name in ("same", "replaced", "written")]
+    records = []
+    for program in programs:
+        program.write_bytes(b"old")
+        os.utime(program, ns=(0, 0))
+        key, _ = unwind._identify(str(program))
+        record = mapped(7, f"{program}\0".encode()) + bytes(32)
+        size = struct.pack("<H", len(record))
+        record = record[:6] + size + record[8:]
+        when = struct.pack("<Q", 1_000_000_000)
+        records.append(at_inode(record[:-24] + when + record[-16:], *key))
+    (tmp_path / "new").write_bytes(b"new")
+    (tmp_path / "new").replace(programs[1])
+    os.utime(programs[2], ns=(1 << 61, 1 << 61))
+    file = tmp_path / "perf.data"
+    file.write_bytes(perf_data(*records))
+    with file.open("r+b") as stream:
+        found = unwind.refuse_replaced(stream.fileno())
+    assert {name: of.path for name, of in found.items()} == {
+        "/r0": str(programs[1]),
+        "/r1": str(programs[2]),
+    }
+    after = file.read_bytes()
+    assert str(programs[0]).encode() in after
+    assert [after.count(name) for name in (b"/r0\0", b"/r1\0")] == [1, 1]
+    addresses = [unwind.Address("/r0", 16, "[unknown]", False)]
+    assert unwind.find_unnamed(addresses, found) == ([], [])
+    assert unwind.find_lines(addresses, found) == {}
