@@ -11,6 +11,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -51,6 +52,7 @@ _OTLP: Final = "otlp:"  # before a collector's address
 _EVERY: Final = 1.0  # s between two looks
 _NICE: Final = 19
 _TOP: Final = "requests:top"  # whom a client waits for: what these ask is on their paths
+_TOP_OR_SO: Final = f"{_TOP},doubtful=include"
 _DAYS: Final = re.compile(r"(\d{1,4})d", re.ASCII)
 
 DESCRIPTION: Final = (
@@ -198,6 +200,7 @@ def _how(
 def _read(dump: Dump, *, settings: Settings) -> PathSet:
     """Return the paths of requests of servers, or of what is marked, which of them is there."""
     from critpath.commands.sources import extract_sources  # noqa: PLC0415 - start-up time
+    from critpath.incidents.choosing import is_known  # noqa: PLC0415 - numpy
     from critpath.read import Recording  # noqa: PLC0415 - numpy
 
     sources, progress = [dump.path], Progress(quiet=True)
@@ -206,11 +209,17 @@ def _read(dump: Dump, *, settings: Settings) -> PathSet:
         return extract_sources(sources, settings, progress)
     first, second = ("marker", _TOP) if dump.is_of_marks else (_TOP, "marker")
     try:
-        return extract_sources(sources, settings, progress, specification=first)
+        paths = extract_sources(sources, settings, progress, specification=first)
     except CritpathError as error:
         with contextlib.suppress(CritpathError):
             return extract_sources(sources, settings, progress, specification=second)
         raise error from None
+    if first == _TOP and dump.trigger.kind and not is_known(paths, dump.trigger.kind):
+        # After a gap a busy loop is never again seen without what the gap hides: a guess will do.
+        with contextlib.suppress(CritpathError):
+            more = extract_sources(sources, settings, progress, specification=_TOP_OR_SO)
+            return replace(more, specification=paths.specification)
+    return paths
 
 
 def _look_up(

@@ -145,6 +145,12 @@ class CauseFacts(Part):
     ] = ""
     meanwhile_before: Annotated[Maybe, doc("time in that of a normal execution (ns)")] = None
     meanwhile_after: Annotated[Maybe, doc("time in that of one of these executions (ns)")] = None
+    through_before: Annotated[
+        Maybe, doc("through how many threads of the last of `through` a normal execution waits")
+    ] = None
+    through_after: Annotated[
+        Maybe, doc("through how many of them, one after the other, one of these waits")
+    ] = None
     host: Annotated[str, doc("of several hosts, the one that has that processor")] = ""
     location: Annotated[
         str, doc("where in the code the thread was: function (file:line); '' if not known")

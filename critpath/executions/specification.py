@@ -71,7 +71,7 @@ class RequestFilter:
     peer : str
         ``external`` (who asks is on another machine), ``local`` or ``any``.
     top : bool
-        Only requests that no other recorded request asked for.
+        Only requests that no other recorded request asked for, of services of which most are so.
     skip : int
         How many turns to leave out at the begin of each connection: handshakes.
     least : int

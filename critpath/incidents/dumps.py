@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from critpath.documents.incidents import TriggerEntry
 from critpath.errors import UnreadableError
 from critpath.incidents.times import format_time
+from critpath.model.gaps import Gaps
 from critpath.model.recording import COMPLETE, MANIFEST
 from critpath.read import Recording
 from critpath.units import NS_PER_S
@@ -43,6 +44,10 @@ class Dump:
     programs : mapping of str to str
         By names of threads which file they execute, and when the first and the last of their
         processes began; those that are known.
+    begin, end : int
+        Of what it holds, by the recording's clock.
+    gaps : Gaps
+        When not all of it was recorded.
     """
 
     path: Path
@@ -51,6 +56,9 @@ class Dump:
     moment: int
     host: str
     programs: Mapping[str, str]
+    begin: int = 0
+    end: int = 0
+    gaps: Gaps = field(default_factory=Gaps)
 
     @property
     def name(self) -> str:
@@ -121,7 +129,8 @@ def open_dump(path: Path) -> Dump:
     UnreadableError
         If it says nothing, or is no dump.
     """
-    manifest = Recording(path).manifest
+    recording = Recording(path)
+    manifest = recording.manifest
     trigger = manifest.trigger
     if not trigger or manifest.state != COMPLETE:
         raise UnreadableError(
@@ -144,4 +153,7 @@ def open_dump(path: Path) -> Dump:
         {key: of for key, of in programs.items() if isinstance(of, str) and _PROGRAM.fullmatch(of)}
         if isinstance(programs, dict)
         else {},
+        manifest.begin,
+        manifest.end,
+        recording.find_gaps(("",), ()) if manifest.gaps_file or manifest.gaps else Gaps(),
     )

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
-
-import numpy as np
 
 from critpath import __version__, flow
 from critpath.documents import (
@@ -22,14 +19,16 @@ from critpath.documents.base import change
 from critpath.documents.incidents import DumpEntry, LookingState, UsualEntry
 from critpath.errors import CODE_BY_VERDICT, EXIT_INCONCLUSIVE, CritpathError
 from critpath.incidents import keeping
+from critpath.incidents.choosing import find_chances, focus, split_at, thin
 from critpath.incidents.dumps import USUAL, Dump, list_dumps, open_dump
 from critpath.incidents.times import format_time, parse_time
-from critpath.incidents.usual import DIRECTORY, OF_A_KIND, Found, Usual, find_deployed
+from critpath.incidents.usual import DIRECTORY, Found, Usual, find_deployed, measure_load
 from critpath.model import CompareSettings, PathSet
 from critpath.model.containers import places_in
 from critpath.model.paths import begin_dates
-from critpath.model.requests import names_service, service_of
+from critpath.model.requests import service_of
 from critpath.report.document import comparison_document
+from critpath.schema.parameters.shared import INCIDENTS
 from critpath.text import incidents as words
 from critpath.text.answer import describe_headline, first_cause
 from critpath.units import NS_PER_S
@@ -37,8 +36,7 @@ from critpath.units import NS_PER_S
 _HOUR, _DAY = 3600, 24 * 3600
 _USUAL: Final = f"-{USUAL}"  # how the names of such dumps end
 _WINDOW: Final = NS_PER_S  # before it was noticed: what ended then is of it
-_ENOUGH: Final = 30  # technical: of a kind and a side; a window is doubled until it has them
-_RARE: Final = 0.05  # technical: of executions; a kind of fewer has no say in that
+_ENOUGH: Final = 30  # technical: executions of the time before that a dump is held against
 
 
 @dataclass(frozen=True)
@@ -178,12 +176,13 @@ class Looker:
 
     def _look_at_usual(self, dump: Dump, paths: PathSet) -> None:
         second = dump.at // NS_PER_S
-        known = self._usual.find(second, self._state.age, paths.specification)
+        paths = thin(paths, find_chances(paths.executions, dump))
+        known = self._find_usual(dump, paths)
         if known is None or dump.is_healthy:
             self._add(dump, paths)
             return
         entry = self._describe(known)
-        document = self._compare(_Held(known.paths, paths, entry))
+        document = self._compare(_Held(thin(known.paths), paths, entry))
         if known.age != self._state.age:  # what was deployed is usual, slower or not
             if document.verdict == "anomaly":
                 self._note(dump, document, entry)
@@ -203,6 +202,10 @@ class Looker:
         if document.verdict == "anomaly":
             self._note(dump, document, entry)
 
+    def _find_usual(self, dump: Dump, paths: PathSet) -> Found | None:
+        second, load = dump.at // NS_PER_S, measure_load(paths)
+        return self._usual.find(second, self._state.age, paths.specification, load)
+
     def _add(self, dump: Dump, paths: PathSet) -> None:
         self._usual.add(paths, dump.at // NS_PER_S, self._state.age)
         self.keep(unlike="", told=False)
@@ -219,12 +222,12 @@ class Looker:
     # What is not
 
     def _look_at_alarm(self, dump: Dump, paths: PathSet) -> None:
-        paths = focus(paths, dump.trigger.kind)
-        before, after = split_at(paths, dump.moment, dump.window or _WINDOW)
-        known = self._usual.find(dump.at // NS_PER_S, self._state.age, paths.specification)
+        known = self._find_usual(dump, paths)
+        paths, *usual = focus(dump.trigger.kind, paths, *([known.paths] if known else []))
+        sides = split_at(paths, dump.moment, dump.window or _WINDOW)
+        before, after = (thin(side, find_chances(side.executions, dump)) for side in sides)
         if known is not None:
-            usual = focus(known.paths, dump.trigger.kind)
-            held = _Held(usual, after, self._describe(known))
+            held = _Held(thin(usual[0]), after, self._describe(known))
         else:
             if not self._state.told:
                 self.keep(told=True)
@@ -237,8 +240,13 @@ class Looker:
         self._note(dump, self._compare(held), held.entry)
 
     def _compare(self, held: _Held) -> ComparisonDocument:
-        analysis = flow.compare(held.normal, thin(held.sample), self._how.settings)
-        return comparison_document(analysis, entries=True)
+        given = self._how.settings
+        few = replace(
+            given,
+            explain_limit=min(given.explain_limit, INCIDENTS.explained),
+            group_limit=min(given.group_limit, INCIDENTS.group),
+        )
+        return comparison_document(flow.compare(held.normal, held.sample, few), entries=True)
 
     def _note(
         self,
@@ -274,8 +282,7 @@ class Looker:
         at = parse_time(one.when)
         for other in reversed(list(keeping.read_incidents(self._how.directory))):
             apart = at - parse_time(other.last)
-            kinds = {other.trigger.kind, one.trigger.kind} - {""}  # whom alarms are about
-            same = find_identity(other) == find_identity(one) and len(kinds) < 2
+            same = find_identity(other) == find_identity(one)
             if 0 <= apart < _HOUR and same:
                 return other
         return None
@@ -290,49 +297,10 @@ def may_be_slower(document: ComparisonDocument, least: float) -> bool:
 
 
 def find_identity(one: IncidentDocument) -> tuple[str, ...]:
-    """Return what tells one incident from another: kind, answer and first cause."""
+    """Return what tells one incident from another: whom it is about, answer and first cause."""
     facts = one.cause
     of = (facts.cause_id, facts.state, facts.role, facts.peer, facts.device) if facts else ()
-    return (one.host, one.program, one.kind, one.verdict, *of)
-
-
-def thin(paths: PathSet) -> PathSet:
-    """Return at most so many executions of each kind as there are of what is usual."""
-    labels = np.array(paths.executions.label, dtype=object)
-    chosen = []
-    for label in set(paths.executions.label):
-        rows = np.flatnonzero(labels == label)
-        kept = min(len(rows), OF_A_KIND)  # of as many stretches the middle
-        chosen.append(rows[(2 * np.arange(kept) + 1) * len(rows) // (2 * kept)])
-    return paths.take(np.sort(np.concatenate(chosen))) if chosen else paths
-
-
-def focus(paths: PathSet, kind: str) -> PathSet:
-    """Return the executions of a kind, and those that ask it; all if there are none."""
-    called = {label: names_service(label, kind) for label in set(paths.executions.label)}
-    rows = np.flatnonzero([called[label] for label in paths.executions.label])
-    return paths.take(rows) if len(rows) else paths
-
-
-def split_at(paths: PathSet, moment: int, window: int) -> tuple[PathSet, PathSet]:
-    """Return the executions of a dump before something was noticed there, and those of it.
-
-    Of it are those that ended in a time before (ns), and after; in a longer one if it takes that
-    to have enough of each kind that is no rare one.
-    """
-    end = paths.executions.end
-    first = int(end.min()) if len(end) else moment
-    counts = Counter(paths.executions.label)
-    labels = np.array(paths.executions.label, dtype=object)
-    asked = [labels == label for label, n in counts.items() if n >= _RARE * counts.total()]
-    while True:
-        after = end >= moment - window
-        fewest = min((np.count_nonzero(after & of) for of in asked), default=sum(after))
-        if fewest >= _ENOUGH or moment - window <= first:
-            break
-        window *= 2
-    rows = np.arange(len(end), dtype=np.int64)
-    return paths.take(rows[~after]), paths.take(rows[after])
+    return (one.host, one.program, one.kind, one.trigger.kind, one.verdict, *of)
 
 
 def describe_incident(

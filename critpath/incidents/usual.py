@@ -6,6 +6,7 @@ A file's name says of which hours it is and how many deployments there were befo
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,7 @@ from critpath.incidents.times import format_time, parse_time
 from critpath.model import PathSet
 from critpath.model.joining import join_sets
 from critpath.store import Baseline, make_sessions
+from critpath.units import NS_PER_S
 
 DIRECTORY: Final = "usual"
 _BLOCK: Final = 6 * 3600  # s of a file
@@ -29,6 +31,7 @@ _RECORDINGS: Final = 12  # in a file
 _AGES: Final = 2  # what runs now, and before it was deployed
 _ENOUGH: Final = 50  # technical: executions; more files are taken until there are so many
 _MOST_FILES: Final = 4  # technical: that are taken together
+_NEAREST: Final = 6  # technical: recordings that a dump is held against
 _MOST_PROGRAMS: Final = 10_000  # names that are kept in mind
 _NAME: Final = re.compile(r"(\d{8}T\d{2})Z-(\d{1,9})\.baseline\.json", re.ASCII)
 
@@ -134,6 +137,24 @@ def find_deployed(
     return deployed, kept
 
 
+def measure_load(paths: PathSet) -> float:
+    """Return how many requests a second a recording had, of which some are kept; 0: not known."""
+    count = sum(of.requests.requests or 0 for of in paths.environment if of.requests)
+    ends = paths.executions.end
+    took = int(ends.max() - paths.executions.begin.min()) if len(ends) else 0
+    return count * NS_PER_S / took if took > 0 else 0.0
+
+
+def choose_alike(loads: Sequence[float], load: float) -> list[int]:
+    """Return which recordings have about some load, in their order: the nearest ones."""
+
+    def apart(place: int) -> float:
+        known = min(loads[place], load) > 0
+        return abs(math.log(loads[place] / load)) if known else 0.0
+
+    return sorted(sorted(range(len(loads)), key=apart)[:_NEAREST])
+
+
 class Usual:
     """What is usual, in a directory."""
 
@@ -153,34 +174,34 @@ class Usual:
         """Return how many deployments there were before the newest file."""
         return max((file.age for file in self._files()), default=0)
 
-    def find(self, second: int, age: int, specification: str) -> Found | None:
+    def find(self, second: int, age: int, specification: str, load: float = 0.0) -> Found | None:
         """Return what is usual at some hour, of executions that were found in one way.
 
-        That of before the last deployment if there is no other.
+        Of its recordings those with about as many requests a second as ``load``; that of before
+        the last deployment if there is no other.
         """
         files = self._files()
         for of in (age, age - 1):
-            sets: list[PathSet] = []
-            taken: list[str] = []
-            recorded: list[str] = []
+            sets: list[tuple[PathSet, str, list[str]]] = []
             for file in order_files(files, second, of)[:_MOST_FILES]:
-                if sum(map(len, sets)) >= _ENOUGH:
+                if sum(len(each) for each, *_ in sets) >= _ENOUGH:
                     break
                 baseline = self._load(file)
                 if baseline is None:
                     continue
                 place = self._place / file.name
                 listed = baseline.list_sets(place, interrupts=self._interrupts)
-                found = [
-                    (each, session.recorded)
+                sets += [
+                    (each, file.name, session.recorded)
                     for each, session in zip(listed, baseline.sessions, strict=True)
                     if each.specification == specification
                 ]
-                sets += [each for each, _ in found]
-                recorded += [when for _, of in found for when in of]
-                taken += [file.name] * bool(found)
             if sets:
-                return Found(join_sets(sets), tuple(taken), tuple(recorded), of)
+                near = choose_alike([measure_load(each) for each, *_ in sets], load)
+                chosen = [sets[place] for place in near]
+                names = dict.fromkeys(name for _, name, _ in chosen)
+                recorded = tuple(when for *_, of_one in chosen for when in of_one)
+                return Found(join_sets([each for each, *_ in chosen]), (*names,), recorded, of)
         return None
 
     def _load(self, file: UsualFile) -> Baseline | None:

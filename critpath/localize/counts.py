@@ -458,6 +458,21 @@ def find_chains(
     return {role: dict(chains) for role, chains in result.items()}
 
 
+def count_callers(
+    one: PathSet, codes: Sequence[int], symbols: Sequence[Symbol]
+) -> dict[tuple[str, str], int]:
+    """Return through how many threads of a role one path comes to threads of another.
+
+    More than before are threads that wait for one another: each has the other's time, too.
+    """
+    threads = list(zip(one.paths.tid.tolist(), one.paths.host.tolist(), strict=True))
+    found: defaultdict[tuple[str, str], set[object]] = defaultdict(set)
+    for code, within in zip(codes, _trips_within(threads, codes, symbols), strict=True):
+        if (role := symbols[code].role) and within is not None and within.outer is not None:
+            found[within.outer.step.role, role].add(within.outer.thread)
+    return {pair: len(of) for pair, of in found.items()}
+
+
 def _taken_from(
     one: PathSet, symbols: Sequence[Symbol], trips: Sequence[_Trip | None]
 ) -> list[str]:

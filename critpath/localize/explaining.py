@@ -12,13 +12,14 @@ import numpy as np
 from critpath.align import RowGroup, align, choose_rows
 from critpath.cluster import labels_are_usable, normal_group
 from critpath.detect import ERROR, find_routes, is_throttled
-from critpath.documents.base import change
+from critpath.documents.base import change, number
 from critpath.localize.because import explain_whole
 from critpath.localize.causes import Explained, group_causes, in_order_of_causes
 from critpath.localize.columns import column_statistics
 from critpath.localize.counts import (
     add_meanwhile,
     charge_steps,
+    count_callers,
     count_rivals,
     count_steps,
     find_chains,
@@ -102,6 +103,7 @@ def explain(
             comparison.sample.sum_beneath(state, role),
         ),
     )
+    causes = _with_callers(causes, groups)
     causes = _with_route(causes, comparison)
     causes = _with_usage(causes, comparison)
     if settings.level:
@@ -217,6 +219,22 @@ _OF_PACKETS: Final = {
 }
 
 
+def _with_callers(causes: tuple[Cause, ...], groups: _Groups) -> tuple[Cause, ...]:
+    """Add to causes through how many threads, one after the other, another is waited for."""
+    result = []
+    for cause in causes:
+        facts = cause.facts
+        if facts is not None and facts.through and cause.contribution > 0:
+            pair = facts.through[-1], facts.role
+            rows = sorted({row for e in cause.positions for row in groups.rows(e)[0].tolist()})
+            before = fmean(groups.callers(row).get(pair, 0) for row in rows) if rows else 0.0
+            sample = groups.comparison.sample
+            after = fmean(groups.count_callers(sample, e).get(pair, 0) for e in cause.positions)
+            facts = change(facts, through_before=number(before), through_after=number(after))
+        result.append(change(cause, facts=facts))
+    return tuple(result)
+
+
 def _with_route(causes: tuple[Cause, ...], comparison: Analysis) -> tuple[Cause, ...]:
     """Add to causes that are of the kernel's network work which way packets take now.
 
@@ -322,6 +340,7 @@ class _Groups:
         self._rows: dict[int, tuple[I64, int]] = {}
         self._aligned: dict[int, RowGroup] = {}
         self._segments: dict[int, Segments] = {}
+        self._callers: dict[int, dict[tuple[str, str], int]] = {}
         if chosen:
             rows = np.unique(np.concatenate([self.rows(execution)[0] for execution in chosen]))
             self.comparison = replace(
@@ -377,6 +396,17 @@ class _Groups:
             one = _one(self.comparison.normal, normal)
             self._segments[normal] = segments_of(one.paths, 0)
         return self._segments[normal]
+
+    def callers(self, normal: int) -> dict[tuple[str, str], int]:
+        """Return what `count_callers` does of a normal path."""
+        if normal not in self._callers:
+            self._callers[normal] = self.count_callers(self.comparison.normal, normal)
+        return self._callers[normal]
+
+    def count_callers(self, path_set: PathSet, execution: int) -> dict[tuple[str, str], int]:
+        """Return what `count_callers` does of one path."""
+        one = _one(path_set, execution)
+        return count_callers(one, self.coder.codes(one).tolist(), self.coder.symbols)
 
     def _path(self, path_set: PathSet, execution: int) -> tuple[U8, I64]:
         """Return the symbols and durations of one path."""

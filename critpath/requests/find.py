@@ -54,6 +54,7 @@ from critpath.schema.notes import (
     RequestsLeftOut,
     RequestsWithoutClient,
 )
+from critpath.schema.parameters.requests import FINDING
 from critpath.schema.ways import PACKETS, way_of_requests
 from critpath.units import safe_text
 from critpath.untrusted import fit_pattern
@@ -316,7 +317,8 @@ def _find_turns(
         counts=found.counts,
         service=found.service,
         processes=found.processes,
-        cut=found.cut | made.beside,
+        # Of those beside a gap it is in doubt what they asked.
+        cut=found.cut if specification.requests.doubtful else found.cut | made.beside,
         goes_on=found.goes_on,
         parts=found.parts,
         subrequests=made.subrequests,
@@ -411,7 +413,7 @@ def _choose(found: FoundTurns, events: Events, specification: Specification) -> 
     if asked.peer != "any":
         keep &= (endpoints.peer[of] < 0) == (asked.peer == "external")
     if asked.top:
-        keep &= requests.parent < 0
+        keep &= find_topmost(requests.service, requests.parent)
     keep &= _has_label(specification, requests.strings)[requests.label]
     host = endpoints.host[of]
     if asked.host:
@@ -426,6 +428,17 @@ def _choose(found: FoundTurns, events: Events, specification: Specification) -> 
         keep &= where.match(events, host.astype(np.int64), requests.tid.astype(np.int64), rows)[0]
     result: Bool = keep
     return result
+
+
+def find_topmost(service: I64, parent: I64) -> Bool:
+    """Return which requests no other asked for, of services of which that is usual.
+
+    Of a service that requests ask, one of nobody's is of a request that is not known.
+    """
+    alone = np.asarray(parent < 0, np.bool_)
+    _, place = np.unique(service, return_inverse=True)
+    share = np.bincount(place, alone) / np.maximum(np.bincount(place), 1)
+    return alone & (share[place] > FINDING.topmost)
 
 
 def _count_chosen(found: FoundRequests, rows: I64) -> RequestAccount:

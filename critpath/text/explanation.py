@@ -779,7 +779,13 @@ def _say_whom(told: _Telling) -> str:
 @_slot
 def _say_through(told: _Telling) -> str:
     """Name who waits for one another on the way to another thread."""
-    names = [quoted(show_family(name)) for name in told.facts.through]
+    facts = told.facts
+    names = [quoted(show_family(name)) for name in facts.through]
+    before, after = facts.through_before or 0.0, facts.through_after or 0.0
+    least = max(WORDS.more_often * before, before + WORDS.half)
+    if names and before >= WORDS.half and after >= least:
+        # They wait for one another: what each waits for, the next one waits for, too.
+        names[-1] = f"{after:.2g} threads {names[-1]} one after the other, not {before:.2g}"
     return f", through {listed(names)}," if names else ""
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from critpath.model import I64, EventChunk, EventClass, Events, Kind
+from critpath.model import I64, U8, EventChunk, EventClass, Events, Kind
 from critpath.model.gaps import BASE, Gaps
 from critpath.timeline.contexts import vector_name
 
@@ -27,6 +27,8 @@ _EXITS: Final = (Kind.IRQ_EXIT, Kind.SOFTIRQ_EXIT, Kind.TIMER_EXIT, Kind.VECTOR_
 _SOME_CALL: Final = "?"  # which, its end does not say
 _CALLS: Final = (Kind.SYSCALL_ENTRY, Kind.FUTEX, Kind.SYSCALL_EXIT)
 _MENTIONS: Final = (*_WAKES, Kind.SWITCH, Kind.FORK)
+_SWITCH_OR_CALL: Final = np.array([Kind.SWITCH, *_CALLS], np.uint8)
+_CONTEXTS: Final = np.array([*_ENTRIES, *_EXITS], np.uint8)
 
 
 def gap_tables(gaps: Gaps) -> tuple[I64, I64]:
@@ -73,26 +75,30 @@ class AfterGaps:
         self._rows: list[tuple[int, int, int, int]] = []
         self._cpus: dict[tuple[int, int], _Cpu] = {}
         self._known: dict[tuple[int, int], int] = {}  # (host, cpu): gap since which it is known
-        self._seen: dict[int, tuple[int, set[int]]] = {}  # host: gap, threads named since
-        self._on: dict[tuple[int, int], int] = {}  # (host, cpu): thread, -1 unknown
-        self._told: dict[int, tuple[int, set[int]]] = {}  # host: gap, threads whose call is known
+        self._since: dict[int, int] = {}  # host: gap
+        self._seen: dict[int, list[I64]] = {}  # host: threads named since
+        self._on: dict[tuple[int, int], int] = {}  # (host, cpu): thread
+        self._told: dict[int, set[int]] = {}  # host: threads whose call is known
         self._open_calls: dict[tuple[int, int], tuple[int, str]] = {}
         self._names: dict[str, int] = {}
 
     def feed(self, chunk: EventChunk | Events, classes: Sequence[EventClass]) -> None:
         """Search the next events; ``classes`` are those known now."""
-        kinds = np.array([int(c.kind) for c in classes] or [0], np.uint8)[chunk.event_class]
-        host = np.array([c.host for c in classes] or [0], np.int64)[chunk.event_class]
+        kinds = np.array([int(c.kind) for c in classes] or [0], np.uint8)
+        hosts = np.array([c.host for c in classes] or [0], np.int64)
         wanted = np.isin(kinds, np.array([*_MENTIONS, *_ENTRIES, *_EXITS, *_CALLS], np.uint8))
         for name, gaps in self._of_host.items():
-            rows = np.flatnonzero(wanted & (host == name))
+            rows = np.flatnonzero((wanted & (hosts == name))[chunk.event_class])
             time = chunk.timestamp[rows]
             after = np.searchsorted(self._table[3, gaps], time, side="right")
             begins = np.append(self._table[0, gaps], np.iinfo(np.int64).max)[after]
             keep = (after > 0) & (time < begins)
             rows, after = rows[keep], after[keep]
-            if len(rows):
-                self._search(chunk, classes, name, rows, gaps[after - 1], kinds[rows])
+            turns = np.flatnonzero(np.diff(after)) + 1
+            for some, of in zip(np.split(rows, turns), np.split(after, turns), strict=True):
+                if len(some):
+                    gap = int(gaps[of[0] - 1])
+                    self._search(chunk, classes, name, some, gap, kinds[chunk.event_class[some]])
 
     def _search(
         self,
@@ -100,43 +106,74 @@ class AfterGaps:
         classes: Sequence[EventClass],
         host: int,
         rows: I64,
-        gap: I64,
-        kinds: Any,
+        gap: int,
+        kinds: U8,
     ) -> None:
-        """Search events of one host, of which it is known which gap each comes after."""
-        columns = zip(
-            *(rows.tolist(), gap.tolist(), kinds.tolist()),
-            *(chunk.cpu[rows].tolist(), chunk.offset[rows].tolist()),
-            strict=True,
-        )
-        values = chunk.values
-        since, seen = self._seen.get(host, (-1, set()))
-        told_since, told = self._told.get(host, (-1, set()))
-        for row, last, kind, cpu, at in columns:
-            if last != since:
-                since, seen = last, set()
-                told_since, told = last, set()
-            key = (host, cpu)
-            if kind in _CALLS:
-                self._note_call(chunk, classes, row, kind, key, last, told)
-                continue
-            if kind in _WAKES:
-                seen.add(int(values[at]))
-                continue
-            if kind == Kind.FORK:
-                seen.add(int(values[at + 2]))
-                continue
-            known = self._known.get(key, -1) == last
+        """Search events of one host that come after one gap.
+
+        One by one those of a cpu of which it is not known yet who had it, which are few; of the
+        others the first call of each thread.
+        """
+        if self._since.get(host, -1) != gap:
+            self._since[host], self._seen[host], self._told[host] = gap, [], set()
+        told, cpus, values = self._told[host], chunk.cpu[rows].astype(np.int64), chunk.values
+        at = chunk.offset[rows]
+        switches = np.flatnonzero(kinds == Kind.SWITCH)
+        late = np.ones(len(rows), np.bool_)  # after the first switch of its cpu
+        for cpu in np.unique(cpus).tolist():
+            if self._known.get((host, cpu), -1) != gap:
+                mine = switches[cpus[switches] == cpu]
+                end = int(mine[0]) + 1 if len(mine) else len(rows)
+                late[:end] &= cpus[:end] != cpu
+        mentions = _list_mentions(kinds, at, values)
+        slow = ~late & (np.isin(kinds, _SWITCH_OR_CALL) | ((cpus >= 0) & np.isin(kinds, _CONTEXTS)))
+        for one in np.flatnonzero(slow).tolist():
+            key, kind = (host, int(cpus[one])), int(kinds[one])
             if kind == Kind.SWITCH:
-                leaves, comes = int(values[at + 1]), int(values[at + 4])
-                if not known:
-                    self._resolve(key, last, leaves, seen, told)
-                    self._known[key] = last
-                self._on[key] = comes
-                seen |= {leaves, comes}
-            elif not known and cpu >= 0:
-                self._note_context(chunk, classes, row, kind, key, last, at)
-        self._seen[host], self._told[host] = (since, seen), (told_since, told)
+                leaves = int(values[at[one] + 1])
+                earlier = mentions[1][: np.searchsorted(mentions[0], one)]
+                is_seen = any(bool((of == leaves).any()) for of in (*self._seen[host], earlier))
+                self._resolve(key, gap, leaves, told, is_seen=is_seen)
+                self._known[key] = gap
+            elif kind in _CALLS:
+                if self._open_calls.get(key, (-1, ""))[0] != gap:
+                    name = self._name_call(chunk, classes, int(rows[one]), kind)
+                    self._open_calls[key] = gap, name
+            else:
+                self._note_context(chunk, classes, int(rows[one]), kind, key, gap, int(at[one]))
+        self._seen[host].append(np.unique(mentions[1]))
+        calls = np.flatnonzero(late & np.isin(kinds, _CALLS))
+        for cpu in np.unique(cpus).tolist():
+            mine = switches[cpus[switches] == cpu]
+            own = calls[cpus[calls] == cpu]
+            comes = np.append(values[at[mine] + 4], self._on.get((host, cpu), 0))
+            last = np.searchsorted(mine, own) - 1
+            self._note_calls(chunk, classes, rows[own], comes[last], kinds[own], gap, told)
+            self._on[host, cpu] = int(comes[-2 if len(mine) else -1])
+
+    def _note_calls(
+        self,
+        chunk: EventChunk | Events,
+        classes: Sequence[EventClass],
+        rows: I64,
+        tids: I64,
+        kinds: U8,
+        gap: int,
+        told: set[int],
+    ) -> None:
+        """Note the first event of a system call of each thread since a gap."""
+        names, firsts = np.unique(tids, return_index=True)
+        for tid, first in zip(names.tolist(), firsts.tolist(), strict=True):
+            if tid > 0 and tid not in told:
+                told.add(tid)
+                name = self._name_call(chunk, classes, int(rows[first]), int(kinds[first]))
+                self._rows.append((gap, IN_CALL, tid, self._number(name)))
+
+    def _name_call(
+        self, chunk: EventChunk | Events, classes: Sequence[EventClass], row: int, kind: int
+    ) -> str:
+        ends = kind == Kind.SYSCALL_EXIT
+        return _call_name(classes[int(chunk.event_class[row])].name) if ends else ""
 
     def _note_context(
         self,
@@ -170,28 +207,6 @@ class AfterGaps:
             of.open = []
             of.ended += 1
 
-    def _note_call(
-        self,
-        chunk: EventChunk | Events,
-        classes: Sequence[EventClass],
-        row: int,
-        kind: int,
-        key: tuple[int, int],
-        gap: int,
-        told: set[int],
-    ) -> None:
-        """Keep the first event of a system call on a cpu, or of the thread that has it."""
-        ends = kind == Kind.SYSCALL_EXIT
-        name = _call_name(classes[int(chunk.event_class[row])].name) if ends else ""
-        if self._known.get(key, -1) != gap:
-            if self._open_calls.get(key, (-1, ""))[0] != gap:
-                self._open_calls[key] = gap, name
-            return
-        tid = self._on.get(key, 0)
-        if tid > 0 and tid not in told:
-            told.add(tid)
-            self._rows.append((gap, IN_CALL, tid, self._number(name)))
-
     def _number(self, name: str) -> int:
         if name == _SOME_CALL:
             return -1
@@ -204,13 +219,13 @@ class AfterGaps:
             self._rows.append((of.gap, IN_CONTEXTS, key[1], of.ended))
 
     def _resolve(
-        self, key: tuple[int, int], gap: int, tid: int, seen: set[int], told: set[int]
+        self, key: tuple[int, int], gap: int, tid: int, told: set[int], *, is_seen: bool
     ) -> None:
         """Note who had a cpu: its first switch since a gap tells, unless that thread came later."""
         if key in self._cpus and self._cpus[key].gap == gap:
             self._flush(key)
             self._cpus[key].gap = -1
-        if tid and tid in seen:
+        if tid and is_seen:
             self._rows.append((gap, IS_OBSCURE, tid, 0))
             return
         self._rows.append((gap, ON_CPU, key[1], tid))
@@ -257,6 +272,18 @@ def find_resumed(
     for chunk in chunks:
         search.feed(chunk, classes)
     return search.finish()
+
+
+def _list_mentions(kinds: U8, at: I64, values: I64) -> tuple[I64, I64]:
+    """Return which threads events name, and which of the events do, in their order."""
+    found = [
+        (rows, values[at[rows] + place])
+        for of, place in ((_WAKES, 0), ((Kind.FORK,), 2), ((Kind.SWITCH,), 1), ((Kind.SWITCH,), 4))
+        for rows in (np.flatnonzero(np.isin(kinds, np.array(of, np.uint8))),)
+    ]
+    rows, names = (np.concatenate(column) for column in zip(*found, strict=True))
+    order = np.argsort(rows, kind="stable")
+    return rows[order], names[order]
 
 
 def _call_name(event: str) -> str:

@@ -45,7 +45,7 @@ FAULTS: Final = (
     Fault("nplus1", "shop", "postgres is asked 22 times instead of 3",
           ((r"postgres", _TIMES),), ((r"postgres",),)),
     Fault("disk", "shop", "reads of the disk take 16 ms and more: its group is throttled",
-          ((r"disk|vda|block device|storage|read",),), ((r"wait",),)),
+          ((r"disk|vda|block device|storage|\breads?\b",),), ((r"wait",),)),
     Fault("fsync", "shop", "each request syncs a journal twelve times",
           ((r"fsync|disk|vda|jbd2|journal|write",),), ((r"wait",),)),
     Fault("gc", "shop", "each request collects garbage: it computes longer itself",

@@ -236,10 +236,7 @@ def spend_night(given: argparse.Namespace, place: Path) -> dict[str, Any]:
         slots = plan(chosen, begin, given.slot, given.seed)
         (place / "truth.json").write_text(json.dumps([asdict(slot) for slot in slots], indent=1))
         if given.keep:
-            copies = threading.Thread(
-                target=copy_dumps, args=(flight, place / "dumps"), daemon=True
-            )
-            copies.start()
+            ending.enter_context(copying(flight, place / "dumps"))
         looking = Incidents(critpath, flight, kept, place / "incidents.log")
         ending.callback(looking.close)
         ending.callback(neighbour.switch, on=False)
@@ -292,13 +289,24 @@ def finish(
     }
 
 
-def copy_dumps(flight: Path, where: Path) -> None:
-    """Keep each dump as it is made: of what is usual, the flight keeps few."""
+@contextlib.contextmanager
+def copying(flight: Path, where: Path) -> Iterator[None]:
+    """Keep each dump as it is made, while this lasts: the flight keeps few of what is usual."""
     where.mkdir()
-    while flight.parent.exists():
-        for dump in [p for p in flight.glob("[0-9]*-*") if not (where / p.name).exists()]:
-            subprocess.run(["cp", "-al", str(dump), str(where)], check=False)
-        time.sleep(2)
+    over = threading.Event()
+
+    def copy() -> None:
+        while not over.wait(2):
+            for dump in [p for p in flight.glob("[0-9]*-*") if not (where / p.name).exists()]:
+                subprocess.run(["cp", "-al", str(dump), str(where)], check=False)
+
+    copies = threading.Thread(target=copy)
+    copies.start()
+    try:
+        yield
+    finally:
+        over.set()
+        copies.join()
 
 
 def look_again(given: argparse.Namespace, night: Path) -> dict[str, Any]:

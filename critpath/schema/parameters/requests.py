@@ -314,3 +314,18 @@ class Turns(
 
 
 TURNS: Final = Turns()
+
+
+class Finding(Group, name="finding", guards="services that others ask"):
+    """Which requests nobody else asked for."""
+
+    topmost = Parameter(
+        0.5,
+        "share",
+        "of a service's requests that no other asked for: of one with fewer these are of requests "
+        "that are not known",
+        SERVERS,
+    )
+
+
+FINDING: Final = Finding()

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from critpath.schema.parameters import COST, CUSTOM, SIMULATED, Derived, Group, Paper, Parameter
+from critpath.schema.parameters import (
+    COST,
+    CUSTOM,
+    SERVERS,
+    SIMULATED,
+    Derived,
+    Group,
+    Paper,
+    Parameter,
+)
 
 
 class Normal(Group, name="normal"):
@@ -169,6 +178,24 @@ class Watching(Group, name="watching"):
 
 
 WATCHING: Final = Watching()
+
+
+class Incidents(Group, name="incidents"):
+    """What is looked at of a flight recorder's dump, that its line comes within seconds."""
+
+    explained = Parameter(27, "executions", "most that are aligned and explained", COST)
+    group = Parameter(
+        30, "executions", "most normal ones that an anomalous one is aligned with", COST
+    )
+    unsure = Parameter(
+        0.1,
+        "share",
+        "of a service's requests that gaps leave in doubt: with more, these are looked at, too",
+        SERVERS,
+    )
+
+
+INCIDENTS: Final = Incidents()
 
 
 class Even(Group, name="even"):

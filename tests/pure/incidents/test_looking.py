@@ -17,11 +17,14 @@ from critpath.documents import IncidentDocument
 from critpath.documents.incidents import TriggerEntry
 from critpath.errors import UnreadableError, UsageError
 from critpath.incidents import keeping
+from critpath.incidents.choosing import find_chances, focus, is_known, split_at, thin
 from critpath.incidents.dumps import Dump
-from critpath.incidents.looking import Looker, Looking, focus, split_at, thin
+from critpath.incidents.looking import Looker, Looking
 from critpath.incidents.times import format_time, parse_time
+from critpath.incidents.usual import choose_alike
 from critpath.model import CompareSettings, PathSet
-from critpath.schema.environment import Environment
+from critpath.model.gaps import make_gaps
+from critpath.schema.environment import Environment, RequestCounts
 from critpath.store import Baseline
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "end_to_end"))
@@ -295,9 +298,82 @@ def test_of_whom_an_alarm_is_about() -> None:
     paths = draw(["r100"] * 4)
     labels = ("nginx:80 → web:81", "nginx:80 → feed:82", "feed:82 → db:5432, web:81", "db:5432")
     paths = replace(paths, executions=replace(paths.executions, label=labels))
-    assert focus(paths, "web:81").executions.label == (labels[0], labels[2])
-    assert focus(paths, "db:5432").executions.label == labels[2:]
-    assert len(focus(paths, "web")) == len(focus(paths, "")) == 4
+    assert focus("web:81", paths)[0].executions.label == (labels[0], labels[2])
+    assert focus("db:5432", paths)[0].executions.label == labels[2:]
+    assert len(focus("web", paths)[0]) == len(focus("", paths)[0]) == 4
+
+
+def test_those_of_whom_it_is_in_doubt_whom_they_ask_are_held_against_all_they_may_be() -> None:
+    paths = draw(["r100"] * 3)
+    usual, sample = (
+        replace(paths, executions=replace(paths.executions, label=labels))
+        for labels in (
+            ("nginx:80 → web:81", "nginx:80 → feed:82", "cron:unix"),
+            ("nginx:80 → web:81, feed:82", "nginx:80 → web:81, feed:82", "cron:unix"),
+        )
+    )
+    mine, theirs = focus("feed:82", sample, usual)
+    assert len(mine) == 2
+    assert theirs.executions.label == usual.executions.label[:2]
+    same, alike = focus("feed:82", usual, usual)
+    assert same.executions.label == alike.executions.label == usual.executions.label[1:2]
+
+
+def make_dump(begin: int, end: int, *gaps: tuple[int, int]) -> Dump:
+    rows = [(a, a, b, b, 0, 0, 0) for a, b in gaps]
+    trigger = TriggerEntry("usual")
+    return Dump(Path("flight"), trigger, 0, end, "", {}, begin, end, make_gaps(rows))
+
+
+def test_what_gaps_cut_oftener_speaks_for_more() -> None:
+    """In windows of 10 of 100 ms, one that takes 9 is whole ten times less often than one of 1."""
+    ms = 10**6
+    gaps = (((100 * n + 10) * ms, 100 * (n + 1) * ms) for n in range(100))
+    dump = make_dump(0, 10_000 * ms, *gaps)
+    rng = np.random.default_rng(3)
+    begin = rng.integers(0, 10_000 * ms, 20_000)
+    took = np.where(rng.random(20_000) < 0.5, 1, 9) * ms
+    inside = (begin + took) % (100 * ms) <= 10 * ms
+    whole = inside & (begin % (100 * ms) < 10 * ms)
+    paths = draw([f"r{ns // 1000}" for ns in took[whole].tolist()])
+    moved = replace(paths.executions, begin=begin[whole], end=(begin + took)[whole])
+    paths = replace(paths, executions=moved)
+    long = took[whole] == 9 * ms
+    assert long.mean() < 0.2
+    chances = find_chances(paths.executions, dump)
+    assert chances[~long].mean() == pytest.approx(9 * chances[long].mean(), rel=0.02)
+    kept = thin(paths, chances).executions
+    assert (kept.duration > 5 * ms).mean() == pytest.approx(0.5, abs=0.1)
+    assert (thin(paths).executions.duration > 5 * ms).mean() < 0.2
+
+
+@pytest.mark.parametrize(
+    ("count", "unsure", "known"), [(40, 0, True), (9, 0, False), (40, 9, False)]
+)
+def test_a_loop_that_a_gap_leaves_in_doubt_is_not_known(
+    count: int, unsure: int, known: bool
+) -> None:
+    paths = draw(["r100"] * count)
+    left = {"nginx:80": {"whole": 50, "unsure": unsure}, "cron:unix": {"whole": 1, "unsure": 1}}
+    labels = ("nginx:80 → feed:82",) * count
+    paths = replace(
+        paths,
+        executions=replace(paths.executions, label=labels),
+        environment=(Environment(requests=RequestCounts(requests=count, doubtful=0, left_out=left)),),
+    )
+    assert is_known(paths, "feed:82") is known
+
+
+def test_what_is_in_doubt_or_takes_long_to_align_is_not_looked_at() -> None:
+    paths = draw(["r100", " ".join(["r1", "h1"] * 3000), "r100"])
+    assert len(thin(paths)) == 2
+
+
+def test_of_what_is_usual_those_at_about_the_same_load_are_taken() -> None:
+    assert choose_alike([100.0, 1.0, 50.0, 90.0, 2.0, 110.0, 95.0, 105.0], 100.0) == [
+        *(0, 2, 3, 5, 6, 7)
+    ]
+    assert choose_alike([5.0, 0.0], 0.0) == [0, 1]
 
 
 def test_of_each_kind_some_are_looked_at_evenly_spread() -> None:

@@ -279,5 +279,11 @@ def test_what_trips_take_and_the_way_to_each(seed: int) -> None:
             mine = {s: ns for (whose, s), ns in time.items() if whose == step.role}
             assert {s: cost.time[s] for s in mine} == mine
             assert len(cost.leads) >= entered[step.role]
+    callers: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
+    for role, now in zip(roles, trips, strict=True):
+        if role and len(now) > 1:
+            callers[now[-2][1], role].add(now[-2][0])
+    counted = counting.count_callers(one, codes, symbols)
+    assert counted == {pair: len(of) for pair, of in callers.items()}
     found = counting.find_chains(one, codes, symbols)
     assert found in ({}, {role: dict(way) for role, way in ways.items()})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from critpath.model.requests import Endpoints
+from critpath.requests.find import find_topmost
 from critpath.requests.services import _leads_elsewhere
 
 
@@ -17,3 +18,11 @@ def test_a_call_to_an_address_of_ones_own_is_not_to_another_host():
     columns |= {"peer": np.array([-1, -1, -1, -1, -1, 3, -1]), "path": np.array([0] * 6 + [5])}
     found = _leads_elsewhere(Endpoints(**{**columns, "strings": strings}))
     assert found.tolist() == [True, *[False] * 6]
+
+
+def test_requests_of_nobody_s_to_a_service_that_others_ask_are_not_topmost() -> None:
+    """A query whose request is not known is no client's; a cron job beside is."""
+    service = np.array([1, 1, 1, 2, 2, 2, 2, 3])
+    parent = np.array([-1, -1, 7, 0, 1, -1, 0, -1])
+    assert find_topmost(service, parent).tolist() == [1, 1, 0, 0, 0, 0, 0, 1]
+    assert not len(find_topmost(service[:0], parent[:0]))
