@@ -359,7 +359,9 @@ def test_a_loop_that_a_gap_leaves_in_doubt_is_not_known(
     paths = replace(
         paths,
         executions=replace(paths.executions, label=labels),
-        environment=(Environment(requests=RequestCounts(requests=count, doubtful=0, left_out=left)),),
+        environment=(
+            Environment(requests=RequestCounts(requests=count, doubtful=0, left_out=left)),
+        ),
     )
     assert is_known(paths, "feed:82") is known
 
