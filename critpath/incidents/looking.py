@@ -26,7 +26,7 @@ from critpath.incidents.usual import DIRECTORY, Found, Usual, find_deployed, mea
 from critpath.model import CompareSettings, PathSet
 from critpath.model.containers import places_in
 from critpath.model.paths import begin_dates
-from critpath.model.requests import service_of
+from critpath.model.requests import names_service, service_of
 from critpath.report.document import comparison_document
 from critpath.schema.parameters.shared import INCIDENTS
 from critpath.text import incidents as words
@@ -283,7 +283,7 @@ class Looker:
         for other in reversed(list(keeping.read_incidents(self._how.directory))):
             apart = at - parse_time(other.last)
             same = find_identity(other) == find_identity(one)
-            if 0 <= apart < _HOUR and same:
+            if 0 <= apart < _HOUR and same and _may_be_of(other, one):
                 return other
         return None
 
@@ -299,8 +299,17 @@ def may_be_slower(document: ComparisonDocument, least: float) -> bool:
 def find_identity(one: IncidentDocument) -> tuple[str, ...]:
     """Return what tells one incident from another: whom it is about, answer and first cause."""
     facts = one.cause
-    of = (facts.cause_id, facts.state, facts.role, facts.peer, facts.device) if facts else ()
-    return (one.host, one.program, one.kind, one.trigger.kind, one.verdict, *of)
+    of: tuple[str, ...] = ()
+    if facts:
+        of = facts.cause_id, facts.state, facts.role, facts.peer, facts.device
+        of += ("longer" if facts.kind == "longer" else "more often",)
+    return (one.host, one.program, one.kind, one.verdict, *of)
+
+
+def _may_be_of(other: IncidentDocument, one: IncidentDocument) -> bool:
+    """Tell whether two alarms may be about the same; what is usual is about whom it names."""
+    kinds = {other.trigger.kind, one.trigger.kind}
+    return len(kinds) == 1 or ("" in kinds and names_service(one.kind, max(kinds)))
 
 
 def describe_incident(
