@@ -22,7 +22,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -54,7 +54,7 @@ class Slot:
     off: float
     neighbour: bool
     noticed: float | None = None  # s from on to the alarm
-    said: float | None = None  # s from the alarm to the line
+    said: float | None = None  # s from the dump to the line
     worth: str = "missed"
     line: str = ""
     before: float = 0.0  # ms, of its kind by the client: the 99th percentile of the time before
@@ -176,7 +176,7 @@ def judge(slots: list[Slot], found: list[tuple[float, dict[str, Any]]], usual: f
         late = next((s for s in slots if s.off < at <= s.off + usual + 2), None)
         if plain["verdict"] not in _SLOWER:
             if slot is not None and slot.noticed is None:
-                slot.noticed, slot.said, slot.line = at - slot.on, said - at, line
+                slot.noticed, slot.said, slot.line = at - slot.on, said - made_at(plain), line
                 slot.worth = "inconclusive" if plain["verdict"] == "inconclusive" else "wrong"
         elif slot is None:
             if late is None:
@@ -188,13 +188,19 @@ def judge(slots: list[Slot], found: list[tuple[float, dict[str, Any]]], usual: f
         else:
             noticed = at - slot.on
             slot.noticed = noticed if slot.noticed is None else slot.noticed
-            slot.said, slot.line = said - at, line
+            slot.said, slot.line = said - made_at(plain), line
             slot.worth = weigh_sentence(_strip(line), truths[slot.fault])
             if (plain["verdict"] == "by_machine") != (slot.whose == "machine"):
                 slot.worth = "wrong" if slot.whose == "program" else "partly"
             if datetime.fromisoformat(plain["when"]).timestamp() < slot.on - 1:
                 slot.worth = "wrong"  # told as an earlier one that goes on
     return false
+
+
+def made_at(plain: dict[str, Any]) -> float:
+    """Return when the last dump of an incident was made, after what it has of the time after."""
+    name = plain["dumps"][-1]
+    return datetime.strptime(name[:16], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp()
 
 
 def _strip(line: str) -> str:
@@ -329,8 +335,7 @@ def look_again(given: argparse.Namespace, night: Path) -> dict[str, Any]:
             print(done.stdout[-6000:] if given.looking else "", end="", flush=True)
             for line in done.stdout.splitlines():
                 plain = json.loads(line)
-                at = datetime.fromisoformat(plain["last"]).timestamp()
-                found.append((at + took, plain))
+                found.append((made_at(plain) + took, plain))
     return finish(slots, found, night / "requests.txt", given)
 
 
