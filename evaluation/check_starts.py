@@ -143,6 +143,7 @@ STARTS: Final = (
     Start("servers/bound.py", "{made}"),
     Start("servers/calls.py", "{made}"),
     Start("servers/labels.py", "{made} cost --pairs 2", "kernel redis-server"),
+    Start("servers/streams.py", "{made} --requests 20", "kernel import:grpclib"),
     Start("servers/run.py", "{made} --judge-only asyncio"),
     Start("servers/tiers.py", "{made} --healthy 1", "kernel nginx redis-server"),
     Start("services/corpus.py", "{made} --park {made}", "park"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import IntEnum
+from enum import IntEnum, IntFlag
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -155,6 +155,30 @@ class Activity(FlatTable):
     value: I64 = field(metadata=col("see `Act`"))
 
 
+class Frame(IntEnum):
+    """Columns of frames of HTTP/2: a row for what a message had of one stream."""
+
+    TIME = 0
+    HOST = 1
+    SOCKET = 2
+    LENGTH = 3  # bytes of the message, which may have frames of many streams
+    STREAM = 4
+    FLAGS = 5  # of `FrameFlag`
+    SIZE = 6  # bytes of these frames
+    HIGH = 7  # of the trace id
+    LOW = 8
+    LABEL = 9  # place in `Collected.called`
+
+
+class FrameFlag(IntFlag):
+    """What is known of frames."""
+
+    SENT = 1  # else received
+    HEADERS = 2
+    END = 4  # its side says nothing more
+    RESET = 8
+
+
 @dataclass(frozen=True, eq=False)
 class Collected:
     """What a recording's events told of sockets, before anybody asks who serves.
@@ -171,6 +195,10 @@ class Collected:
     messages : sequence of tuple
         Of every `Kind.MESSAGE_LABEL`, in order of time: when, host, socket, trace id (two
         halves), label.
+    frames : int64 [n, 10]
+        Of every such event that tells of a stream: `Frame`.
+    called : sequence of str
+        Labels of these.
     paths : mapping of int to str
         Paths of endpoints that are known already.
     way : str
@@ -186,6 +214,8 @@ class Collected:
     dumped: Sequence[tuple[int | str, ...]]
     hidden: int = 0
     messages: Sequence[tuple[int, int, int, int, int, str]] = ()
+    frames: I64 = field(default_factory=lambda: np.zeros((0, len(Frame)), np.int64))
+    called: Sequence[str] = ()
     paths: Mapping[int, str] = field(default_factory=dict)
     way: str = "sockets"
     unknown: int = 0

@@ -229,7 +229,11 @@ SOCKET_EVENTS: Final[tuple[EventRequest, ...]] = (
     EventRequest(
         Kind.MESSAGE_LABEL,
         ("critpath_message_label",),
-        (("sk",), ("label",), ("trace_id_high",), ("trace_id_low",)),
+        (
+            *(("sk",), ("label",), ("trace_id_high",), ("trace_id_low",)),
+            # Of what is about a stream of HTTP/2.
+            *(("length",), ("stream",), ("flags",), ("size",)),
+        ),
     ),
 )
 

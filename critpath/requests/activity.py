@@ -10,7 +10,7 @@ import numpy as np
 
 from critpath.model import I32, I64, U8, Bool, EventChunk, EventClass, Events, Kind, Workers
 from critpath.model.gaps import BASE, Gaps, hide_layers
-from critpath.model.requests import Act, Activity, Collected
+from critpath.model.requests import Act, Activity, Collected, Frame
 from critpath.requests._activity import Activities
 from critpath.requests.calls import CallEvents
 from critpath.requests.endpoints import EndpointColumn, read_dumped
@@ -37,6 +37,9 @@ _NEEDED: Final = {
     Kind.SOCKET_STATE: 4,
     Kind.SWITCH: 5,
 }
+
+
+_NAMED: Final = 4  # technical: fields of a message's label; a stream's has more
 
 
 class ActivityEvents:
@@ -161,12 +164,12 @@ class ActivityEvents:
     def _feed_labels(self, chunk: EventChunk | Events, classes: Sequence[EventClass]) -> None:
         for number in np.flatnonzero(self._labels).tolist():
             types = classes[number].types
-            if types[1:2] != ("str",) or "absent" in types:
+            if types[1:2] != ("str",) or "absent" in types[:_NAMED]:
                 continue
             rows = np.flatnonzero(chunk.event_class == number)
             if len(rows):
-                fields = np.arange(len(classes[number].fields))
-                values = chunk.values[chunk.offset[rows][:, np.newaxis] + fields]
+                told = len(types) if "absent" not in types else _NAMED
+                values = chunk.values[chunk.offset[rows][:, np.newaxis] + np.arange(told)]
                 self._labelled.append((classes[number].host, chunk.timestamp[rows], values))
 
     def _kind_of(self, of: EventClass) -> Kind:
@@ -209,27 +212,47 @@ class ActivityEvents:
         keep[about] |= np.isin(_key(host[about], value[about]), threads)
         keep |= self._every
         kept = Activity(time[keep], act[keep], tid[keep], host[keep], endpoint[keep], value[keep])
-        messages = [
-            (when, of_host, socket, high, low, strings[label])
-            for of_host, times, values in self._labelled
-            for when, (socket, label, high, low) in zip(
-                times.tolist(), values.tolist(), strict=True
-            )
-        ]
+        messages, frames, called = self._tell_labels(strings)
         if told is None:
             ends = self._rows.take_endpoints() if named is None else named.endpoints
             hidden, unknown = self._rows.hidden, 0 if named is None else named.unknown
             one = len(np.unique(ends[:, EndpointColumn.SOCKET])) == 1
             alike = one and self._rows.renamed > 0
             return Collected(
-                *(kept, ends, dumped, hidden, messages), alike=alike, way=self._way, unknown=unknown
+                *(kept, ends, dumped, hidden, messages, frames, called),
+                alike=alike,
+                way=self._way,
+                unknown=unknown,
             )
         return Collected(
-            *(kept, told.endpoints, dumped, 0, messages, told.paths),
+            *(kept, told.endpoints, dumped, 0, messages, frames, called, told.paths),
             way=self._way,
             unknown=told.unknown,
             rings=told.rings,
         )
+
+    def _tell_labels(
+        self, strings: Sequence[str]
+    ) -> tuple[list[tuple[int, int, int, int, int, str]], I64, tuple[str, ...]]:
+        """Return the labels of messages, and what is known of streams, with their labels."""
+        messages = []
+        frames = [np.zeros((0, len(Frame)), np.int64)]
+        for host, times, values in self._labelled:
+            streams = values[:, 5] > 0 if values.shape[1] > _NAMED else np.zeros(len(times), bool)
+            messages += [
+                (when, host, socket, high, low, strings[label])
+                for when, (socket, label, high, low) in zip(
+                    times[~streams].tolist(), values[~streams, :_NAMED].tolist(), strict=True
+                )
+            ]
+            if streams.any():
+                socket, label, high, low, length, stream, flags, size = values[streams].T
+                of = np.full(len(socket), host)
+                columns = (times[streams], of, socket, length, stream, flags, size, high, low)
+                frames.append(np.stack([*columns, label], axis=1))
+        rows = np.concatenate(frames)
+        codes, rows[:, Frame.LABEL] = np.unique(rows[:, Frame.LABEL], return_inverse=True)
+        return messages, rows, tuple(strings[code] for code in codes.tolist())
 
 
 def _merge_rows(rows: Rows, more: I64) -> Rows:

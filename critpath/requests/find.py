@@ -321,6 +321,7 @@ def _find_turns(
         cut=found.cut if specification.requests.doubtful else found.cut | made.beside,
         goes_on=found.goes_on,
         parts=found.parts,
+        connection=found.connection,
         subrequests=made.subrequests,
         unattributed=made.unattributed,
         slices=made.slices,
@@ -648,11 +649,16 @@ def _name_clients(found: FoundRequests, rows: I64) -> tuple[str, ...]:
 
 
 def _name_connections(found: FoundTurns) -> dict[int, str]:
-    """Return ``ADDRESS:PORT>PORT`` of each endpoint that has requests; unlike each other."""
+    """Return ``ADDRESS:PORT>PORT`` of each endpoint that has requests; unlike each other.
+
+    Streams are called as their connection: their numbers differ.
+    """
     of = found.endpoints
     names: dict[int, str] = {}
     seen: Counter[str] = Counter()
-    for at in np.unique(found.requests.endpoint).tolist():
+    connection = found.connection
+    used = np.unique(found.requests.endpoint)
+    for at in np.unique(connection[used]).tolist():
         address = of.strings[of.remote_address[at]]
         if address:
             shown = f"[{address}]" if ":" in address else address
@@ -663,7 +669,8 @@ def _name_connections(found: FoundTurns) -> dict[int, str]:
             name = f"?>{of.local_port[at] or 'udp'}"
         seen[name] += 1
         names[at] = name if seen[name] == 1 else f"{name}~{seen[name]}"
-    return names
+    whose = connection[used].tolist()
+    return {at: names[one] for at, one in zip(used.tolist(), whose, strict=True)}
 
 
 class ListAskedError(UsageError):

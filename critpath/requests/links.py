@@ -36,7 +36,7 @@ from critpath.requests.owners import (
 )
 from critpath.requests.stretches import Parts
 from critpath.requests.transitions import Way
-from critpath.schema.parameters.requests import TOKENS
+from critpath.schema.parameters.requests import OWNERS, TOKENS
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,14 +90,21 @@ def attribute(
     parts : Parts, optional
         Of a recording with gaps: what happened between them.
     """
+    subrequests = cut_subrequests(activity, endpoints)
+    fed = find_fed(workers, endpoints, requests, subrequests)
+    acts, asked = activity, requests
+    if (fed >= 0).any():
+        acts, asked = feed_activity(activity, fed), feed_requests(requests, fed)
     if parts is None:
-        subrequests = cut_subrequests(activity, endpoints)
-        owned = find_owners(activity, workers, endpoints, requests, subrequests)
+        owned = find_owners(acts, workers, endpoints, asked, subrequests)
     else:
-        owned = _find_parted_owners(parts, workers, requests)
-    hidden = None if parts is None else Hidden(parts, workers, endpoints, requests)
+        if acts is not activity:
+            own = feed_activity(parts.activity, fed[parts.of])
+            parts = dataclasses.replace(parts, activity=own)
+        owned = _find_parted_owners(parts, workers, asked)
+    hidden = None if parts is None else Hidden(parts, workers, endpoints, asked)
     clear = None if hidden is None else hidden.find_clear(owned.subrequests)
-    assigned = assign(method, activity, workers, endpoints, requests, owned, ways or {}, clear)
+    assigned = assign(method, acts, workers, endpoints, asked, owned, ways or {}, clear)
     if parts is not None:
         assigned = assigned.take(~parts.ends_in_gap(assigned))
     subrequests = join_tiers(activity, endpoints, requests, assigned)
@@ -130,6 +137,55 @@ def _find_parted_owners(parts: Parts, workers: Workers, requests: RequestTable) 
         slices=dataclasses.replace(slices, host=parts.stretches.host[slices.host].astype(np.int32)),
         followed=np.unique(parts.stretches.own_keys(owned.followed)),
     )
+
+
+def find_fed(
+    workers: Workers, endpoints: Endpoints, requests: RequestTable, subrequests: Subrequests
+) -> I32:
+    """Return of each endpoint that serves the loop that others read its requests for; -1 for none.
+
+    As grpcio's asyncio does: pollers receive, the loop asks and answers.  It shows by answers that
+    the one thread that asks gives while what it asked for others is under way.
+    """
+    host = endpoints.host[requests.endpoint]
+    process = process_keys(workers, thread_keys(host, requests.reader_tid))
+    rows = np.flatnonzero(subrequests.connects == 0)
+    asker = thread_keys(endpoints.host[subrequests.endpoint[rows]], subrequests.tid[rows])
+    of = process_keys(workers, asker)
+    fed = np.full(len(endpoints), NONE, np.int32)
+    for each in np.intersect1d(process, of).tolist():
+        mine, asked = process == each, np.flatnonzero(of == each)
+        threads, counts = np.unique(asker[asked], return_counts=True)
+        loop, most = int(threads[counts.argmax()]), int(counts.max())
+        if most < (1 - OWNERS.odd) * len(asked) or most < OWNERS.few:
+            continue
+        tid = loop & 0xFFFFFFFF
+        if (requests.reader_tid[mine] == tid).mean() > OWNERS.odd:
+            continue
+        answered = np.sort(requests.end_ns[mine & (requests.tid == tid)])
+        subs = rows[asked[asker[asked] == loop]]
+        since = np.searchsorted(answered, subrequests.begin_ns[subs], side="right")
+        until = np.searchsorted(answered, subrequests.end_ns[subs], side="left")
+        if np.count_nonzero(until > since) > OWNERS.odd * len(subs):
+            fed[np.unique(requests.endpoint[mine])] = tid
+    return fed
+
+
+def feed_requests(requests: RequestTable, fed: I32) -> RequestTable:
+    """Return requests as if the loops had received them themselves."""
+    of = fed[requests.endpoint]
+    return dataclasses.replace(
+        requests,
+        reader_tid=np.where(of >= 0, of, requests.reader_tid).astype(np.int32),
+        tid=np.where(of >= 0, of, requests.tid).astype(np.int32),
+    )
+
+
+def feed_activity(activity: Activity, fed: I32) -> Activity:
+    """Return what was done as if the loops had received and sent themselves."""
+    moves = np.isin(activity.act, (Act.RECEIVE, Act.SEND)) & (activity.endpoint >= 0)
+    of = np.where(moves, fed[np.maximum(activity.endpoint, 0)], NONE)
+    return dataclasses.replace(activity, tid=np.where(of >= 0, of, activity.tid).astype(np.int32))
 
 
 def join_tiers(

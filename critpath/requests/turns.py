@@ -27,6 +27,7 @@ from critpath.requests._turns import Cutter
 from critpath.requests.datagrams import split_datagrams
 from critpath.requests.endpoints import FIRST, UDP, UNIX, resolve_endpoints
 from critpath.requests.endpoints import EndpointColumn as Column
+from critpath.requests.streams import split_streams
 from critpath.requests.stretches import Parts, Stretches, part_activity
 from critpath.schema.parameters.ab import WINDOWS
 from critpath.schema.parameters.requests import TURNS
@@ -35,9 +36,9 @@ BY_ARRIVAL, BY_WAKE, BY_READ = range(3)
 # What makes a boundary less than certain: `RequestTable.why`.
 WHYS: Final = (
     *("", "multiplexed", "read late", "begun by a wake", "role by who received first"),
-    *("answered in pieces over time", "one of several datagrams"),
+    *("answered in pieces over time", "one of several datagrams", "came with one of several"),
 )
-MULTIPLEXED, _READ_LATE, _BY_WAKE, _ROLE, _STREAM, _DATAGRAMS = range(1, 7)
+MULTIPLEXED, _READ_LATE, _BY_WAKE, _ROLE, _STREAM, _DATAGRAMS, _ONE_OF_SEVERAL = range(1, 8)
 
 MOST_LABELS: Final = 64  # technical: of a service's messages
 # What an account (`RequestAccount`) has of every endpoint.
@@ -118,6 +119,8 @@ class FoundTurns:
         Which of these are but the end of what the same endpoint had begun before a gap.
     parts : Parts or None
         Of a recording with gaps, what happened between them.
+    connection : int64 [endpoints]
+        The endpoint of which each is a stream; itself for others.
     """
 
     activity: Activity
@@ -130,6 +133,7 @@ class FoundTurns:
     cut: Bool
     goes_on: Bool
     parts: Parts | None
+    connection: I64
 
     @property
     def guessed(self) -> Bool:
@@ -181,17 +185,19 @@ def find_turns(
         In which container each process is: services are named with theirs.
     """
     collected, unsure = split_datagrams(collected)
-    activity = collected.activity
     processes = Processes(workers, name_of, places)
-    users = processes.users(activity, len(collected.endpoints))
+    users = processes.users(collected.activity, len(collected.endpoints))
     several = len(hosts) > 1
     table = collected.endpoints
-    count = 1 + int(max(activity.host.max(initial=0), table[:, Column.HOST].max(initial=0)))
+    host = collected.activity.host
+    count = 1 + int(max(host.max(initial=0), table[:, Column.HOST].max(initial=0)))
     stretches = Stretches(gaps, count) if gaps is not None and len(gaps) else None
     if stretches is not None:
-        first = vote_first(activity, table[:, Column.FIRST], stretches)
+        first = vote_first(collected.activity, table[:, Column.FIRST], stretches)
         collected = replace(collected, endpoints=put_column(table, Column.FIRST, first))
-    endpoints = resolve_endpoints(collected, users, end, far, aligned)
+    streams = split_streams(collected, resolve_endpoints(collected, users, end, far, aligned))
+    collected, endpoints, activity = streams.collected, streams.endpoints, streams.activity
+    unsure = unsure[streams.connection]
     parts = None if stretches is None else part_activity(activity, endpoints, stretches)
     turns = cut_turns(activity, endpoints, count, parts)
     cut = goes_on = np.zeros(len(turns.table), np.bool_)
@@ -215,22 +221,25 @@ def find_turns(
         names.of_endpoints(turns, service),
     )
     service = names.mark(service, multiplexed[turns.column(ENDPOINT)])
+    of = turns.column(ENDPOINT)
+    turns.table[:, NUMBER] = np.where(
+        streams.number[of] > 0, streams.number[of], turns.column(NUMBER)
+    )
     opened = np.zeros(len(endpoints), np.bool_)
     opened[activity.endpoint[(activity.act == Act.OPEN) & (activity.value > 0)]] = True
-    early = opened[turns.column(ENDPOINT)] & (turns.column(NUMBER) <= skip)
+    early = opened[of] & (turns.column(NUMBER) <= skip)
     lost = overlaps_loss(turns, losses, begin, end)
     if parts is not None:
         cut = cut | may_go_on(turns, parts, service)
     keep = np.flatnonzero(~early & ~lost)
     keep = keep[np.argsort(turns.column(BEGIN)[keep], kind="stable")]
-    of = turns.column(ENDPOINT)
 
     def of_each(which: Bool | I64) -> I64:
         return np.bincount(of[which], minlength=len(endpoints))
 
     counts = np.stack(
         [
-            turns.incomplete + of_each((lost | cut) & ~early & ~goes_on),
+            turns.incomplete + streams.incomplete + of_each((lost | cut) & ~early & ~goes_on),
             turns.unsolicited,
             of_each(early),
             of_each(keep[multiplexed[of][keep]]),
@@ -245,12 +254,12 @@ def find_turns(
         unknown=collected.unknown,
         rings=collected.rings,
     )
-    doubts = multiplexed, unsure
+    doubts = multiplexed, unsure, streams.guessed
     requests = _build(turns, keep, endpoints, service, doubts, names.strings)
     requests = name_messages(requests, collected)
     services = names.of_endpoints(turns, service)
     found = activity, endpoints, requests, account, counts, services, processes
-    return FoundTurns(*found, cut[keep], goes_on[keep], parts)
+    return FoundTurns(*found, cut[keep], goes_on[keep], parts, streams.connection)
 
 
 def find_multiplexed(endpoint: I64, number: I64, intrusions: I64, service: I64) -> Bool:
@@ -582,7 +591,7 @@ def _build(
     keep: I64,
     endpoints: Endpoints,
     service: I32,
-    doubts: tuple[Bool, Bool],
+    doubts: tuple[Bool, Bool, Bool],
     strings: Sequence[str],
 ) -> RequestTable:
     """Return the rows to keep as requests."""
@@ -596,6 +605,7 @@ def _build(
     for rows, sure, reason in (
         (endpoints.role_how[of] == FIRST, Certainty.LIKELY, _ROLE),
         (table[:, HOW] == BY_WAKE, Certainty.LIKELY, _BY_WAKE),
+        (doubts[2][of], Certainty.LIKELY, _ONE_OF_SEVERAL),
         (table[:, PAUSES] >= TURNS.pauses, Certainty.LIKELY, _STREAM),
         (table[:, HOW] == BY_READ, Certainty.DOUBTFUL, _READ_LATE),
         (doubts[0][of], Certainty.DOUBTFUL, MULTIPLEXED),

@@ -12,13 +12,14 @@ from critpath_record.ctf.trace import CtfEventClass, TraceWriter, declare_fields
 
 LABEL: Final = "critpath_message_label"
 _LABEL_FIELDS: Final = declare_fields(
-    "x8 sk, u4 length, x8 trace_id_high, x8 trace_id_low, text label"
+    "x8 sk, u4 length, x8 trace_id_high, x8 trace_id_low, u4 stream, u4 flags, u4 size, text label"
 )
-_LABEL_HEAD: Final = struct.Struct("<QI")
+_LABEL_FACTS: Final = struct.Struct("<QIQQIII")
 _GAP_FIELDS: Final = declare_fields("text layer, text why")
 _AT_ONCE: Final = 4096  # events of a packet
 
-LabelRow = tuple[int, int, int, int, bytes, str]  # when, socket, thread, size, trace, label
+# When, socket, thread, size, trace, stream with its frames' flags and size, label.
+LabelRow = tuple[int, int, int, int, bytes, int, int, int, str]
 Packets = Iterator[tuple[int, int, list[bytes]]]
 
 
@@ -35,10 +36,9 @@ def pack_labels(
     while some := list(islice(rows, _AT_ONCE)):
         events = [
             writer.pack_event(number, when, tid)
-            + _LABEL_HEAD.pack(socket, size)
-            + struct.pack("<QQ", *struct.unpack(">QQ", trace))
+            + _LABEL_FACTS.pack(socket, size, *struct.unpack(">QQ", trace), *stream)
             + pack_text(label)
-            for when, socket, tid, size, trace, label in some
+            for when, socket, tid, size, trace, *stream, label in some
         ]
         yield some[0][0], some[-1][0], events
 

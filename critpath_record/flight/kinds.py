@@ -281,7 +281,7 @@ class HeldLabels:
         texts = [text.encode().ljust(LABEL, b"\0") for text in self._texts]
         rows = []
         for when, sock, tid, size, label in self._requests.list_messages(since):
-            rows.append(ROW.pack(when, sock, tid, size, bytes(16), texts[label]))
+            rows.append(ROW.pack(when, sock, tid, size, bytes(16), 0, 0, 0, texts[label]))
             if len(rows) == _AT_ONCE:
                 yield b"".join(rows)
                 rows = []

@@ -18,7 +18,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import ClassVar, Final, Self
@@ -27,6 +27,7 @@ from critpath.errors import CritpathError
 from critpath.units import plural
 from critpath_record import bpf
 from critpath_record._pulse import name_thread
+from critpath_record.ftrace import frames
 from critpath_record.messages import (
     COMMAND,
     HEADERS,
@@ -39,8 +40,8 @@ from critpath_record.messages import (
 from critpath_record.source import Source, Taken
 
 # A row of the file: when (ns), the socket's address in the kernel, who received, how many
-# bytes, trace id (zeros: none), label.
-ROW: Final = struct.Struct(f"<QQII16s{LABEL}s")
+# bytes, trace id (zeros: none); a stream of HTTP/2, flags and bytes of its frames; label.
+ROW: Final = struct.Struct(f"<QQII16sIII{LABEL}s")
 FILE: Final = "labels"
 
 _HEAD: Final = struct.Struct("<IIQQII")  # the ring's own header; when, socket, thread, bytes
@@ -72,13 +73,16 @@ class ReceivedLabels(Source):
     def __init__(self, file: Path, *, headers: bool) -> None:
         self._headers = headers
         self._lost = 0
-        self._labels = MessageLabels()
+        self._labels, self._streams = MessageLabels(), frames.Streams()
         self._last = 0
         self.count = 0
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         with contextlib.ExitStack() as opened:
             self._probe = opened.enter_context(open_probe(headers=headers))
+            self._framed = opened.enter_context(_load_frames())
+            for tracepoint in frames.TRACEPOINTS:
+                self._framed.attach(tracepoint)
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             self._file = os.fdopen(os.open(file, flags, 0o600), "wb")
             opened.callback(self._file.close)
@@ -99,26 +103,29 @@ class ReceivedLabels(Source):
                 return
 
     def _label(self) -> None:
-        rows = []
-        for when, sock, tid, size, data in self._probe.take():
+        rows = self._streams.tell(self._framed.take(), headers=self._headers)
+        for when, sock, tid, size, read in self._probe.take():
+            data = read[:size]
             label = self._labels.label(sock, data[:WINDOW])
             trace = find_trace_id(data) if len(data) > WINDOW else bytes(16)
             if label or any(trace):
-                # Of two processors the later may come first.
-                self._last = max(self._last, when)
-                rows.append(ROW.pack(self._last, sock, tid, size, trace, label.encode()))
-        if rows:
-            self._file.write(b"".join(rows))
-            self.count += len(rows)
+                rows.append((when, sock, tid, size, trace, 0, 0, 0, label))
+        rows.sort(key=lambda row: row[0])
+        for when, *facts, label in rows:
+            # Of two processors the later may come first.
+            self._last = max(self._last, when)
+            self._file.write(ROW.pack(self._last, *facts, label.encode()))
+        self.count += len(rows)
 
     def close(self) -> int:
         """End, and label what is left."""
         self._end_thread()
         with self._closing:
             self._probe.detach()
+            self._framed.detach()
             with contextlib.suppress(OSError):
                 self._label()
-            self._lost = self._probe.lost()
+            self._lost = self._probe.lost() + self._framed.lost()
         return time.monotonic_ns()
 
     def drain(self, report: Callable[[str], None]) -> Taken:
@@ -143,21 +150,14 @@ class ReceivedLabels(Source):
             self._closing.close()
 
 
-def read_labels(file: Path) -> Iterator[tuple[int, int, int, int, bytes, str]]:
+def read_labels(file: Path) -> Iterator[frames.Row]:
     """Yield the rows of a file; what a killed recorder did not write whole is left out."""
     try:
         with file.open("rb") as stream:
             while len(block := stream.read(ROW.size * 4096)) >= ROW.size:
                 whole = memoryview(block)[: len(block) - len(block) % ROW.size]
-                for when, sock, tid, size, trace, label in ROW.iter_unpack(whole):
-                    yield (
-                        when,
-                        sock,
-                        tid,
-                        size,
-                        trace,
-                        label.rstrip(b"\0").decode("utf-8", "replace"),
-                    )
+                for *facts, label in ROW.iter_unpack(whole):
+                    yield (*facts, label.rstrip(b"\0").decode("utf-8", "replace"))
     except FileNotFoundError:
         return
 
@@ -335,7 +335,7 @@ class Probe:
     given: mmap.mmap
     closing: contextlib.ExitStack
     refused: tuple[str, str]
-    link: int = -1
+    links: list[int] = field(default_factory=list)
 
     @staticmethod
     def make(
@@ -369,15 +369,14 @@ class Probe:
     def attach(self, tracepoint: bytes) -> None:
         """Run it at every hit of a tracepoint from now on."""
         try:
-            self.link = bpf.attach(tracepoint, self.program)
+            self.links.append(bpf.attach(tracepoint, self.program))
         except OSError as error:
             raise _refusal(error, *self.refused) from None
 
     def detach(self) -> None:
         """Run it no more; idempotent."""
-        link, self.link = self.link, -1
-        if link >= 0:
-            os.close(link)
+        while self.links:
+            os.close(self.links.pop())
 
     def take(self) -> Iterator[tuple[int, int, int, int, bytes]]:
         """Yield what it handed over: when, socket, thread, bytes received, the first of them."""
@@ -391,10 +390,9 @@ class Probe:
                     break
                 size = head & (_DISCARDED - 1)
                 first = place + _HEAD.size
-                kept = min(received, size - _FACTS)
                 at += (_OWN + size + 7) & ~7
                 if not head & _DISCARDED:
-                    yield when, sock, tid, received, self.given[first : first + kept]
+                    yield when, sock, tid, received, self.given[first : place + _OWN + size]
         finally:
             self.taken[:8] = at.to_bytes(8, "little")
 
@@ -448,3 +446,16 @@ def _load(*, headers: bool) -> Probe:
         "the program that reads received bytes",
         _WITHOUT,
     )
+
+
+def _load_frames() -> Probe:
+    """Load the program that follows frames of HTTP/2; raises CritpathError."""
+    with contextlib.ExitStack() as opened:
+
+        def assemble_frames(ring: int, lost: int) -> bytes:
+            states = frames.make_states()
+            opened.callback(os.close, states)  # the program holds it
+            return frames.assemble(ring, lost, states=states)
+
+        name, what = b"critpath_frames", "the program that follows frames of HTTP/2"
+        return Probe.make(_RING, assemble_frames, name, what, _WITHOUT)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from critpath.model.requests import LINK_KINDS
-from critpath.requests.links import attribute, find_links, name_labels
+from critpath.model.requests import LINK_KINDS, Act
+from critpath.requests.links import attribute, find_fed, find_links, name_labels
 from critpath.requests.owners import cut_subrequests
 
 
@@ -172,3 +172,39 @@ def test_helpers_are_linked_by_wakes(load: Any) -> None:
     # Now and then a third is woken for it, and overtaken by one that was busy.
     assert (found.requests.threads >= 2).all()
     assert found.requests.threads.mean() < 2.2
+
+
+@pytest.mark.parametrize("name", ["loop, pooled (asyncio)", "loop, pooled, mixed kinds"])
+def test_a_loop_that_others_read_for_is_found_as_one_that_reads_itself(
+    load: Any, name: str
+) -> None:
+    """As grpcio's: a poller receives, the loop asks and answers."""
+    simulate, drawing = load("pure/requests/simulate.py"), load("pure/requests/drawing.py")
+    world = simulate.simulate(name, 8, 300, 5)
+    poller = 1 + max(world.processes)
+    [loop] = {*world.requests.tid.tolist()}
+    served = np.isin(world.activity.endpoint, world.requests.endpoint)
+    reads = served & (world.activity.act == Act.RECEIVE)
+    read = dataclasses.replace(
+        world,
+        activity=dataclasses.replace(
+            world.activity, tid=np.where(reads, poller, world.activity.tid).astype(np.int32)
+        ),
+        requests=dataclasses.replace(
+            world.requests, reader_tid=np.full(len(world.requests), poller, np.int32)
+        ),
+        processes={**world.processes, poller: world.processes[loop]},
+    )
+    itself, fed = (attribute(*simulate.arguments(w, drawing)[:4]) for w in (world, read))
+    for column in ("request", "attribution", "probability"):
+        one, other = (getattr(of.subrequests, column).tolist() for of in (itself, fed))
+        assert one == other
+
+
+@pytest.mark.parametrize("name", ["reader and workers", "thread pool that reads itself"])
+def test_threads_that_work_for_one_at_a_time_are_fed_by_nobody(load: Any, name: str) -> None:
+    simulate, drawing = load("pure/requests/simulate.py"), load("pure/requests/drawing.py")
+    world = simulate.simulate(name, 8, 300, 5)
+    activity, workers, ends, requests, _ = simulate.arguments(world, drawing)
+    found = find_fed(workers, ends, requests, cut_subrequests(activity, ends))
+    assert {*found.tolist()} == {-1}

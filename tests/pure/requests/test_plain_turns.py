@@ -322,12 +322,13 @@ def test_why_a_request_is_less_than_certain(recordings: Any) -> None:
     table[:, turns.PAUSES] = np.tile([0, 0, 0, TURNS.pauses], 4)
     table[1, turns.PAUSES] = TURNS.pauses - 1
     none = np.zeros(many, np.int64)
-    doubts = np.array([0, 0, 1, 0], np.bool_), np.array([0, 0, 0, 1], np.bool_)
+    several = np.array([1, 0, 0, 0], np.bool_)
+    doubts = np.array([0, 0, 1, 0], np.bool_), np.array([0, 0, 0, 1], np.bool_), several
     found = turns._build(
         Turns(table, none, none), np.arange(16), ends, np.zeros(16, np.int32), doubts, ("web:80",)
     )
     sure, likely, doubtful = Certainty.CERTAIN, Certainty.LIKELY, Certainty.DOUBTFUL
-    first = [(likely, 4), (likely, 3), (doubtful, 2), (likely, 5)]
+    first = [(likely, 7), (likely, 7), (doubtful, 2), (likely, 5)]
     plain = [(sure, 0), (likely, 3), (doubtful, 2), (likely, 5)]
     want = [*first, *plain, *[(doubtful, 1)] * 4, *[(doubtful, 6)] * 4]
     assert list(zip(found.boundary.tolist(), found.why.tolist(), strict=True)) == want

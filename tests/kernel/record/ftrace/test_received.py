@@ -77,7 +77,7 @@ def test_what_is_received_is_labelled_and_nothing_else_kept(tmp_path, headers):
     labels.close()
     had = labels.drain(lambda _: None).facts
     rows = [row for row in read_labels(file) if row[2] == os.getpid()]
-    assert [row[5] for row in rows] == ["GET /users/:id"] * 5
+    assert [row[8] for row in rows] == ["GET /users/:id"] * 5
     # The fourth has its first part only: 20 bytes.
     assert [row[4].hex() for row in rows] == [
         TRACE if headers and call != 3 else "0" * 32 for call in range(5)

@@ -8,10 +8,15 @@ import threading
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from critpath.errors import CritpathError
 from critpath_record import messages
+from critpath_record.ftrace import frames
 from critpath_record.ftrace import received as module
+from critpath_record.ftrace.frames import END, RESET, SENT, Streams
+from critpath_record.ftrace.frames import HEADERS as HEADERS_OF
 from critpath_record.ftrace.received import ROW, ReceivedLabels, assemble, read_labels
 from critpath_record.recorder import LABELS_FROM
 
@@ -50,6 +55,7 @@ class Probe:
 def probe(monkeypatch):
     made = Probe([])
     monkeypatch.setattr(module, "_load", lambda **_: made)
+    monkeypatch.setattr(module, "_load_frames", lambda: Probe([]))
     return made
 
 
@@ -88,12 +94,12 @@ def test_what_is_received_is_labelled_and_nothing_else_kept(tmp_path, probe, hea
     had = labels.drain(lambda _: None).facts
     assert not probe.attached
     rows = list(read_labels(file))
-    assert [row[5] for row in rows] == ["GET /users/:id"] * 3
+    assert [row[8] for row in rows] == ["GET /users/:id"] * 3
     full = TRACE if headers else "0" * 32
-    assert [row[4].hex() for row in rows] == [full, "0" * 32, full]
+    assert [row[4].hex() for row in rows] == ["0" * 32, full, full]
     # Of two processors the later may come first.
     assert [row[:4] for row in rows] == [
-        *((5, 70, 9, len(REQUEST)), (5, 71, 9, 20), (9, 75, 9, len(REQUEST))),
+        *((4, 71, 9, 20), (5, 70, 9, len(REQUEST)), (9, 75, 9, len(REQUEST))),
     ]
     assert had == {"count": 3, "lost": 3, "bytes": messages.WINDOW, "looked_through": most}
     content = file.read_bytes()
@@ -164,17 +170,58 @@ def test_other_processors_are_refused(tmp_path, monkeypatch):
 
 
 def test_programs_jump_to_where_they_say():
-    for headers in (False, True):
-        code = assemble(3, 4, headers=headers)
+    programs = [assemble(3, 4, headers=headers) for headers in (False, True)]
+    for code in (*programs, frames.assemble(3, 4, states=5)):
         assert len(code) % 8 == 0
         assert len(code) // 8 < 4096
         last = code[-8:]
         assert last[0] == 0x95
 
 
+def head(length, kind, flags, stream):
+    return length.to_bytes(3) + bytes([kind, flags]) + stream.to_bytes(4)
+
+
+@pytest.mark.usefixtures("seen")
+def test_a_message_has_a_row_of_each_stream(tmp_path, monkeypatch):
+    block = b"\x83\x44\x0b/shop.S/Get\x5f\x10application/grpc"
+    again = b"\x83\xbf\xbe"
+    got, sent = bytes([0]) + bytes(6), bytes([1]) + bytes(6)
+    framed = Probe([
+        (5, 70, 9, 90, head(len(block), 1, 4, 1) + got + block),
+        (5, 70, 9, 90, head(12, 0, 1, 1) + got),
+        (5, 70, 9, 90, head(len(again), 1, 5, 3) + got + again),
+        (5, 70, 9, 90, head(4, 3, 0, 5) + got),
+        (7, 70, 9, 40, head(1, 1, 5, 3) + sent + b"\x88"),
+        (7, 70, 9, 40, head(4, 0, 1, 0) + sent),
+    ])  # fmt: skip
+    monkeypatch.setattr(module, "_load", lambda **_: Probe([]))
+    monkeypatch.setattr(module, "_load_frames", lambda: framed)
+    labels = ReceivedLabels(tmp_path / "labels", headers=False)
+    labels.open()
+    labels.close()
+    called = "POST /shop.S/Get"
+    assert [row[:4] + row[5:] for row in read_labels(tmp_path / "labels")] == [
+        (5, 70, 9, 90, 1, HEADERS_OF | END, 2 * 9 + len(block) + 12, called),
+        (5, 70, 9, 90, 3, HEADERS_OF | END, 9 + len(again), called),
+        (5, 70, 9, 90, 5, RESET, 13, ""),
+        (7, 70, 9, 40, 3, HEADERS_OF | END | SENT, 10, ""),
+    ]
+
+
+@given(st.lists(st.binary(max_size=60), max_size=6))
+def test_whatever_frames_say_they_are_rows_or_nothing(blocks):
+    given_ones = [
+        (5, 70, 9, 90, head(len(one), kind, kind * 37 & 255, 1 + kind % 3) + bytes(7) + one)
+        for kind, one in enumerate(blocks)
+    ]
+    for row in Streams().tell(given_ones, headers=True):
+        assert len(row[8].encode()) <= messages.LABEL
+
+
 def test_a_file_that_ends_within_a_row_is_read_as_far_as_it_goes(tmp_path):
     file = tmp_path / "labels"
     assert list(read_labels(file)) == []
-    row = ROW.pack(5, 7, 9, 11, bytes(16), "GET /ä".encode())
+    row = ROW.pack(5, 7, 9, 11, bytes(16), 0, 0, 0, "GET /ä".encode())
     file.write_bytes(row * 3 + row[:50])
-    assert [r[5] for r in read_labels(file)] == ["GET /ä"] * 3
+    assert [r[8] for r in read_labels(file)] == ["GET /ä"] * 3
