@@ -747,7 +747,7 @@ def test_labels_are_held_for_a_dump(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     said = labels.save(tmp_path / "labels", 1_000)
     assert (said["from"], said["count"], said["lost"]) == ("bytes", 1, 3)
     assert [*read_labels(tmp_path / "labels")] == [
-        (1_002, WEB[0].far, 8, 20, bytes(16), "GET /cart")
+        (1_002, WEB[0].far, 8, 20, bytes(16), 0, 0, 0, "GET /cart")
     ]
     labels.save(tmp_path / "all", 0)
     assert [row[1] for row in read_labels(tmp_path / "all")] == [WEB[0].far, (1 << 64) - 5]
