@@ -17,6 +17,7 @@ import shutil
 import stat
 import struct
 import subprocess
+import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,6 +30,7 @@ from critpath.units import plural, safe_text
 from critpath_record.ctf.trace import CtfEventClass, TraceWriter, declare_integer
 from critpath_record.dirfd import open_dir
 from critpath_record.scripts import split_python
+from critpath_record.shared import SharedPlace
 from critpath_record.source import Source, Taken
 
 if TYPE_CHECKING:
@@ -48,7 +50,7 @@ _PYTHON: Final = re.compile(r"(python|pypy)[\d.]*")
 _WITHOUT: Final = "record without --functions"
 # As the agent writes (critpath/functions/_ring.c).
 _MAGIC: Final = b"critfun1"
-_HEAD: Final = struct.Struct("<8sIIQQ")
+_HEAD: Final = struct.Struct("<8sIIQQQ")
 _HEADER, _WINDOW, _EVENT = 4096, 4096, 16
 _UNKNOWN: Final = 450.0  # ns of an event where its process does not say
 _COLD: Final = 1.2  # a program's caches are colder than those of the loop that measured an event
@@ -60,6 +62,9 @@ _MOST_FILES: Final = 1 << 16  # lists, and files of events
 _MOST_EVENTS: Final = 1 << 32
 _MOST_FUNCTIONS: Final = 1 << 20
 _LONGEST: Final = 500  # letters of a name
+_MOST_SLOT: Final = _HEADER + (2 + 64) * _WINDOW * _EVENT  # bytes of a thread's file, or a list
+_MOST_HELD: Final = 256 << 20  # of all, in a dump
+_RARELY: Final = 5.0  # s between looks at what noting has taken
 _CLOCK_UUID: Final = re.compile(r'clock \{[^}]*?uuid = "([0-9a-f-]{36})"', re.DOTALL)
 _CLOCK_OFFSET: Final = re.compile(r"clock \{[^}]*?\boffset = (\d{1,20});", re.DOTALL)
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
@@ -153,12 +158,8 @@ class FunctionFiles(Source):
         Each process measured what an event costs it, which depends on its callbacks; where that
         cannot be read, an upper value is taken.
         """
-        spent = 0.0
-        for process, events in _count_events(self._descriptor).items():
-            if process not in self._costs and (cost := _read_cost(self._descriptor, process)):
-                self._costs[process] = cost
-            spent += events * self._costs.get(process, _UNKNOWN)
-        return _COLD * spent / 1e9
+        events = _count_events(self._descriptor)
+        return sum(_weigh(self._descriptor, events, self._costs).values())
 
     def drain(self, report: Callable[[str], None]) -> Taken:
         """Make a trace of what agents wrote while the tracer recorded."""
@@ -173,11 +174,59 @@ class FunctionFiles(Source):
             os.close(descriptor)
 
 
-def convert_functions(directory: Path, span: tuple[int, int]) -> tuple[str, ...]:
+def _weigh(descriptor: int, events: Mapping[str, int], costs: dict[str, float]) -> dict[str, float]:
+    """Return what events took, by process (s); `costs`: what one does (ns), as far as read."""
+    for process in events.keys() - costs.keys():
+        if cost := _read_cost(descriptor, process):
+            costs[process] = cost
+    return {of: _COLD * count * costs.get(of, _UNKNOWN) / 1e9 for of, count in events.items()}
+
+
+class HeldFunctions:
+    """What programs write for a flight recorder, which begin while it runs: the newest of it."""
+
+    def __init__(self, shared: SharedPlace) -> None:
+        self._shared, self._descriptor = shared, shared.descriptor
+        self._costs, self._spent = dict[str, float](), dict[str, float]()
+        self._total, self._due = 0.0, 0.0
+
+    def cost(self) -> float:
+        """Return what noting functions took so far (s of cpu time); looked at every few seconds."""
+        if time.monotonic() >= self._due:
+            self._due = time.monotonic() + _RARELY
+            now = _weigh(self._descriptor, _count_events(self._descriptor), self._costs)
+            self._total += sum(max(0.0, of - self._spent.get(p, 0.0)) for p, of in now.items())
+            self._spent = now
+        return self._total
+
+    def save(self, building: Path) -> None:
+        """Copy what there is to a dump; of programs that have ended it is forgotten then."""
+        place, room = building / RAW, _MOST_HELD
+        place.mkdir(mode=0o700)
+        for name in sorted(os.listdir(self._descriptor))[:_MOST_FILES]:  # noqa: PTH208 - as above
+            if not (_SLOT.fullmatch(name) or (name.endswith(".names") and name[:-6].isdecimal())):
+                continue
+            with _open(self._descriptor, name) as stream:
+                data = stream.read(min(_MOST_SLOT, room)) if stream else b""
+            room -= len(data)
+            if data:
+                (place / name).write_bytes(data)
+        self._shared.clear(lambda name: not _runs(name))
+
+
+def _runs(name: str) -> bool:
+    """Return whether the process whose file this is may still write to it."""
+    process = name.partition("-")[0].removesuffix(".names")
+    return not process.isdecimal() or os.path.isdir(f"/proc/{process}")  # noqa: PTH112
+
+
+def convert_functions(
+    directory: Path, span: tuple[int, int], *, held: bool = False
+) -> tuple[str, ...]:
     """Make a trace and ``functions.json`` of what agents wrote, if they did; return warnings.
 
     `directory`: of the recording, whose ``trace`` is there.  `span`: its begin and end (ns): what
-    was noted outside is left out.
+    was noted outside is left out.  `held`: for a dump; that nobody has noted any is no wonder.
     """
     place = directory / RAW
     try:
@@ -186,10 +235,12 @@ def convert_functions(directory: Path, span: tuple[int, int]) -> tuple[str, ...]
         return ()
     try:
         found = _read_all(descriptor)
+        if held and not found.slots:
+            return ()
         warnings = _write_all(directory, found, span)
     finally:
         os.close(descriptor)
-    shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(place, ignore_errors=True)
     return warnings
 
 
@@ -218,7 +269,7 @@ def _read_all(descriptor: int) -> _Found:
             with _open(descriptor, name) as stream:
                 head = stream.read(_HEAD.size) if stream else b""
             if len(head) == _HEAD.size:
-                magic, *_, lost = _HEAD.unpack(head)
+                magic, *_, lost, _ = _HEAD.unpack(head)
                 if magic == _MAGIC and len(found.slots) == _MOST_FILES:
                     found.left_out += 1
                 elif magic == _MAGIC:
@@ -248,9 +299,10 @@ def _count_events(descriptor: int) -> Counter[str]:
             with _open(descriptor, name) as stream:
                 head = stream.read(_HEAD.size) if stream else b""
                 if len(head) == _HEAD.size:
-                    magic, _, count, windows, _ = _HEAD.unpack(head)
+                    magic, _, count, windows, _, kept = _HEAD.unpack(head)
                     most = os.fstat(stream.fileno()).st_size // (_EVENT * _WINDOW)
-                    known = min(windows, most) * _WINDOW + min(count, _WINDOW)
+                    windows = min(windows, 1 << 32) if 0 < kept <= most else min(windows, most)
+                    known = windows * _WINDOW + min(count, _WINDOW)
                     events[name.partition("-")[0]] += known if magic == _MAGIC else 0
     return events
 
@@ -362,8 +414,6 @@ def _find_clock(directory: Path) -> tuple[uuid.UUID, int]:
         clock, offset = _CLOCK_UUID.search(text), _CLOCK_OFFSET.search(text)
         if clock and offset:
             return uuid.UUID(clock[1]), int(offset[1])
-    import time  # noqa: PLC0415 - rarely needed
-
     boot = _BOOT.read_text(encoding="ascii").strip()  # what LTTng names the kernel's clock by
     return uuid.UUID(boot), time.time_ns() - time.monotonic_ns()
 
@@ -390,9 +440,23 @@ def _read_events(stream: Any) -> Iterator[Any]:
     head = os.pread(stream.fileno(), _HEAD.size, 0)
     if len(head) < _HEAD.size:
         return
-    _, _, count, windows, _ = _HEAD.unpack(head)
+    _, _, count, windows, _, most = _HEAD.unpack(head)
+    if 0 < most < windows:
+        yield from _read_windows(stream, kind, windows % most, most - windows % most)
+        windows %= most
+    yield from _read_windows(stream, kind, 0, windows)
+    data = os.pread(stream.fileno(), min(count, _WINDOW) * _EVENT, _HEADER)
+    yield np.frombuffer(data[: len(data) - len(data) % _EVENT], kind)
+
+
+def _read_windows(stream: Any, kind: Any, first: int, windows: int) -> Iterator[Any]:
+    """Yield the events of so many full windows."""
+    import numpy as np  # noqa: PLC0415 - as above
+
     size = _WINDOW * _EVENT
-    at, group = _HEADER + size, 16  # windows at a time
+    if first > _MOST_EVENTS:
+        return
+    at, group = _HEADER + size * (1 + first), 16  # windows at a time
     while windows > 0:
         # A forged file can be a hole of any size.
         try:
@@ -409,8 +473,6 @@ def _read_events(stream: Any) -> Iterator[Any]:
         yield np.frombuffer(data[: len(data) - len(data) % _EVENT], kind)
         windows -= group
         at += len(data)
-    data = os.pread(stream.fileno(), min(count, _WINDOW) * _EVENT, _HEADER)
-    yield np.frombuffer(data[: len(data) - len(data) % _EVENT], kind)
 
 
 def _select(rows: Any, table: Any, last: int, end: int) -> tuple[Any, int]:

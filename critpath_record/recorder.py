@@ -118,7 +118,7 @@ RECORDERS: Final[Mapping[str, str]] = {
 # the recorder itself.
 LEFTOVERS: Final = (
     *("critpath_record.lttng.daemon", "critpath_record.ftrace.cleanup"),
-    "critpath_record.counts.groups",
+    *("critpath_record.counts.groups", "critpath_record.shared"),
 )
 # What `auto` tries: a recording has a trace, unless it is asked for otherwise.
 TRACING: Final = ("lttng", "ftrace")

@@ -21,7 +21,7 @@ _ALL: Final = 0.995  # of the time, but for dumps and what was before the first 
 _OVERHEAD: Final = "1%"  # where none is named
 _OTHERS: Final = (
     *("all", "interleave", "container", "hosts", "runs", "duration", "then"),
-    *("functions", "counts", "kernel_functions", "keep_raw", "force"),
+    *("counts", "kernel_functions", "keep_raw", "force"),
 )
 # What a recorder that works refuses a request for, and what to do then.
 _REFUSED: Final = {
@@ -173,6 +173,7 @@ def record_always(arguments: argparse.Namespace, settings: Settings) -> int:
         mark_users=User.find_markers(arguments.marks_from, user),
         marks_required=arguments.marks_from not in {"", "none"},
         stacks=find_stacks(arguments, settings, commands=False),
+        functions=arguments.functions,
         labels=bool(arguments.labels_from),
     )
     quiet = settings["quiet"]

@@ -102,7 +102,8 @@ OPTIONS: Final = (
         "the page to ask on as DIR.html; with -a they are the requests of servers unless "
         "--execution is given", default="", choices=("explore",)),
     flag("--functions", "with a command that is python SCRIPT or python -m MODULE (Python 3.12 or "
-        "later): which function ran, for paths and findings"),
+        "later), or with --always of programs that have the agent: which function ran, for paths "
+        "and findings"),
     flag("--counts", "count beside it how often each event happens, into DIR/counts"),
     flag("--always", "keep recording into memory, and save it when something goes wrong"),
     flag("--keep-raw", "keep what the trace was converted from"),

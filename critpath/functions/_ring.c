@@ -34,6 +34,7 @@ struct head {
   uint32_t pid, count; /* events of the window */
   uint64_t windows;    /* that were full */
   uint64_t lost;
+  uint64_t most; /* windows that are kept: the newest overwrite the oldest; 0 for all */
 };
 
 struct slot {
@@ -56,6 +57,7 @@ static pthread_key_t ending;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct slot *unused;
 static int directory = -1, slots, failed;
+static uint64_t most_windows;
 static struct {
   PyObject *code;
   uint32_t number;
@@ -94,7 +96,8 @@ static inline uint32_t find(const PyObject *code) {
 static int flush(struct slot *slot) {
   struct head *head = slot->head;
   size_t size = sizeof(struct event) * head->count;
-  off_t at = HEADER + (off_t)sizeof(struct event) * EVENTS * (off_t)(1 + head->windows);
+  uint64_t place = most_windows ? head->windows % most_windows : head->windows;
+  off_t at = HEADER + (off_t)sizeof(struct event) * EVENTS * (off_t)(1 + place);
   struct stat now; /* the program may have closed it, and have its own file of this number */
   ssize_t done = -1;
   if (fstat(slot->file, &now) == 0 && now.st_dev == slot->device && now.st_ino == slot->inode)
@@ -146,6 +149,7 @@ static struct slot *make_slot(void) {
     slot->events = (struct event *)(at + HEADER);
     memcpy(slot->head->magic, "critfun1", 8);
     slot->head->pid = (uint32_t)getpid();
+    slot->head->most = most_windows;
   }
   slot->tid = (int32_t)syscall(SYS_gettid);
   mine = slot;
@@ -323,6 +327,15 @@ static PyObject *look_every(PyObject *self, PyObject *arguments) {
   Py_RETURN_NONE;
 }
 
+/* Of each thread this many full windows are kept from now on, the newest; 0 for all. */
+static PyObject *keep_newest(PyObject *self, PyObject *most) {
+  (void)self;
+  most_windows = PyLong_AsUnsignedLongLong(most);
+  if (PyErr_Occurred())
+    return NULL;
+  Py_RETURN_NONE;
+}
+
 static PyObject *set_up(PyObject *self, PyObject *arguments) {
   (void)self;
   PyObject *first, *every, *off;
@@ -372,6 +385,7 @@ static PyMethodDef methods[] = {
     {"take_counts", take_counts, METH_NOARGS, NULL},
     {"look_every", look_every, METH_VARARGS, NULL},
     {"set_up", set_up, METH_VARARGS, NULL},
+    {"keep_newest", keep_newest, METH_O, NULL},
     {"after_fork", after_fork, METH_NOARGS, NULL},
     {"forget", forget, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},

@@ -24,6 +24,12 @@ DIRECTORY = "CRITPATH_FUNCTIONS"  # where to write; a path, or that of an inheri
 SHARE = "CRITPATH_FUNCTIONS_SHARE"  # of the program's cpu time that recording may take
 NATIVE = "CRITPATH_FUNCTIONS_NATIVE"  # where the extension is, if not beside this file
 
+# Where a flight recorder has programs write that begin while it runs, and how much of each thread
+# is kept there: windows of events, the newest.
+FLIGHT = "/dev/shm/critpath-functions"  # noqa: S108 - root's, or it is not used
+FLIGHT_SHARE = "share"
+FLIGHT_WINDOWS = 64
+
 OLDEST = (3, 12)
 _monitoring: Any = getattr(sys, "monitoring", None)
 TOOL, FINDER = 3, 4  # of sys.monitoring: what records, and what sees every function once
@@ -53,7 +59,7 @@ class PythonRing:
         self._numbers: dict[CodeType, int] = {}
         self._totals: list[list[int]] = [[0, 0, 0, 0]]  # entries, exits, time, known
         self._slots: list[Any] = []
-        self._left = 1 << 62
+        self._left, self._most = 1 << 62, 0
         self._next, self._interval, self._events = 1 << 62, _LOOK_NS, 1 << 62
 
     def set_up(
@@ -69,6 +75,10 @@ class PythonRing:
         self._directory, self._discover, self._adjust = directory, discover, adjust
         self._disable = disable
         atexit.register(self._flush_all)
+
+    def keep_newest(self, most: int) -> None:
+        """Keep so many full windows of each thread from now on, the newest; 0 for all."""
+        self._most = most
 
     def add(self, code: CodeType) -> int:
         """Return the number of a function; 0 is none."""
@@ -123,13 +133,13 @@ class PythonRing:
             flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
             slot[2] = os.open(name, flags, 0o600, dir_fd=self._directory)
             slot.append(0)
-        at = _HEADER + _EVENT * _WINDOW * (1 + slot[3])
+        at = _HEADER + _EVENT * _WINDOW * (1 + (slot[3] % self._most if self._most else slot[3]))
         whole = len(words) == 2 * _WINDOW
         os.pwrite(slot[2], words.tobytes(), at if whole else _HEADER)
         slot[3] += whole
         count = 0 if whole else len(words) // 2
         head = self._array("Q", [int.from_bytes(b"critfun1", "little")])
-        head.extend((os.getpid() | count << 32, slot[3], 0))
+        head.extend((os.getpid() | count << 32, slot[3], 0, self._most))
         os.pwrite(slot[2], head.tobytes(), 0)
         del words[:]
 
@@ -248,10 +258,14 @@ def find_level(demands: Sequence[float], total: float) -> float:
 class Agent:
     """Records the functions of this process and of those that it forks."""
 
-    def __init__(self, directory: int, share: float, ring: Any) -> None:
+    def __init__(
+        self, directory: int, share: float, ring: Any, *, flight: tuple[str, str] | None = None
+    ) -> None:
         from _json import encode_basestring_ascii  # the C part alone
 
-        self._directory, self.ring = directory, ring
+        self._directory, self.ring, self._flight = directory, ring, flight
+        self._looked = time.monotonic()
+        ring.keep_newest(FLIGHT_WINDOWS if flight else 0)
         self._quote: Callable[[str], str] = encode_basestring_ascii
         self._codes: list[CodeType | None] = [None]
         self._names: list[bytes] = []
@@ -362,10 +376,23 @@ class Agent:
         self._unwritten = text
 
     def adjust(self) -> None:
-        """Share what recording may cost among the functions."""
+        """Share what recording may cost among the functions; end with the flight recorder."""
+        if self._flight and time.monotonic() > self._looked + 1:
+            self._looked = time.monotonic()
+            if not _is_there(*self._flight):
+                self.stop()
+                return
         busy = time.process_time()
         stretch, self._busy = busy - self._busy, busy
         self.shares.adjust(time.monotonic(), stretch, self.ring.take_counts())
+
+    def stop(self) -> None:
+        """Record nothing more."""
+        for tool in (FINDER, TOOL):
+            _monitoring.set_events(tool, 0)
+        for code in filter(None, self._codes):
+            _monitoring.set_local_events(TOOL, code, 0)
+        self.ring.look_every(1 << 62, 1 << 62)
 
     def _switch(self, number: int, on: bool) -> None:
         code = self._codes[number]
@@ -389,6 +416,39 @@ def _identify(descriptor: int) -> tuple[int, int]:
     except OSError:
         return -1, -1
     return found.st_dev, found.st_ino
+
+
+def _is_there(process: str, began: str) -> bool:
+    """Return whether a process is there that began then: it may be another of its number."""
+    try:
+        with open(f"/proc/{int(process)}/stat", "rb") as stream:
+            return stream.read().rpartition(b")")[2].split()[19] == began.encode()
+    except (OSError, ValueError, IndexError):
+        return False
+
+
+def find_flight() -> tuple[int, float, tuple[str, str]] | None:
+    """Return where programs write for a flight recorder, opened, their share, and its process."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        directory = os.open(FLIGHT, flags)
+    except OSError:
+        return None
+    try:
+        file = os.open(FLIGHT_SHARE, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=directory)
+        try:
+            # Anybody might have made either.
+            if not (os.fstat(directory).st_uid or os.fstat(file).st_uid):
+                share, *process = os.read(file, 256).decode("ascii").split()
+                if len(process) == 2 and _is_there(*process):
+                    whose = process[0], process[1]
+                    return directory, min(max(float(share), 0.0), DEFAULT_SHARE), whose
+        finally:
+            os.close(file)
+    except (OSError, ValueError):
+        pass
+    os.close(directory)
+    return None
 
 
 def _move_high(descriptor: int) -> int:
@@ -431,7 +491,8 @@ def start() -> bool:
     Returns
     -------
     bool
-        Whether they are recorded: ``critpath record --functions`` started the program.
+        Whether they are recorded: ``critpath record --functions`` started the program, or a flight
+        recorder with ``--functions`` runs.
 
     Raises
     ------
@@ -442,21 +503,26 @@ def start() -> bool:
     if _started is not None:
         return True
     where = os.environ.get(DIRECTORY)
-    if not where:
+    flight = None if where else find_flight()
+    if not where and flight is None:
         return False
     if sys.version_info < OLDEST:
         raise RuntimeError(_too_old())
     for tool in (TOOL, FINDER):
         if (used := _monitoring.get_tool(tool)) is not None:
             raise RuntimeError(f"tool {tool} of sys.monitoring is used by {used}")
+    share, whose = float(os.environ.get(SHARE) or DEFAULT_SHARE), None
     try:
-        directory = _move_high(os.open(where, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        if flight is None:
+            opened = os.open(str(where), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        else:
+            opened, share, whose = flight
+        directory = _move_high(opened)
     except OSError:
         return False
     for tool in (TOOL, FINDER):
         _monitoring.use_tool_id(tool, _NAME)
-    share = float(os.environ.get(SHARE) or DEFAULT_SHARE)
-    _started = Agent(directory, share, load_ring())
+    _started = Agent(directory, share, load_ring(), flight=whose)
     _started.start()
     return True
 

@@ -308,9 +308,12 @@ def _finish(building: Path) -> None:
     recorded = finish_killed(building, _silent)
     if recorded is None:
         raise CritpathError("nothing was held", "wait until something was recorded")
+    from critpath_record.functions import convert_functions  # noqa: PLC0415 - rare
     from critpath_record.stacks.held import finish as finish_stacks  # noqa: PLC0415 - rare
 
     stacks, said = finish_stacks(building)
+    span = manifest.begin, recorded.end
+    said += convert_functions(building, span, held=True)
     recorded = replace(recorded, facts={**recorded.facts, **stacks})
     # The analysis is no part of what runs as root here: only sizes and digests are noted.
     from critpath_record.recovery import measure_streams  # noqa: PLC0415 - as above

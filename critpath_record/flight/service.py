@@ -26,7 +26,7 @@ from critpath.schema.ways import way_of_requests
 from critpath.units import NS_PER_S, format_span, plural, safe_text
 from critpath_marks.sessions import new_session_name, start_time
 from critpath_record._pulse import name_thread
-from critpath_record.budget.account import SLOTS, Allowance, overhead_of
+from critpath_record.budget.account import SLOTS, Allowance, overhead_of, share_of
 from critpath_record.budget.calibrate import add_costs, find_costs
 from critpath_record.budget.control import Budget, Control
 from critpath_record.budget.loop import Gate, Loop
@@ -54,8 +54,10 @@ from critpath_record.ftrace.gate import lasts, split_layers
 from critpath_record.ftrace.preflight import CLOCK
 from critpath_record.ftrace.received import FILE as LABELS
 from critpath_record.ftrace.received import NO_SOCKETS
+from critpath_record.functions import HeldFunctions
 from critpath_record.profiles import profile_events, profile_label
 from critpath_record.recorder import Leftover
+from critpath_record.shared import SharedPlace
 from critpath_record.sockets import LISTEN, UNIX, scan_descriptors, scan_sockets
 from critpath_record.stacks.held import PART, HeldStacks
 
@@ -107,6 +109,7 @@ class FlightRequest:
     mark_users: tuple[int, ...] = ()
     marks_required: bool = False  # whether these were asked for
     stacks: tuple[str, ...] = ()  # what takes stacks besides
+    functions: bool = False  # whether programs may note functions of Python
     labels: bool = False  # whether requests are called by their first bytes
 
 
@@ -152,6 +155,7 @@ class Flight:
     _loop: Loop
     _live: LiveExecutions
     _stacks: HeldStacks | None = None
+    _functions: HeldFunctions | None = None
     _labels: HeldLabels | None = None
 
     def __init__(self, request: FlightRequest, say: Callable[[str], None]) -> None:
@@ -284,6 +288,11 @@ class Flight:
         self._since = time.monotonic_ns()
         self._loop = Loop(control, gates, memory.journal, memory.cpus, held=False)
         self._loop.rest = budget.horizon / SLOTS
+        if self.request.functions:
+            shared = SharedPlace(share_of(budget.overhead / 2))
+            stack.callback(shared.close)
+            self._functions = HeldFunctions(shared)
+            self._loop.charge_beside("functions", self._functions.cost)
         stack.callback(self._loop.stop)
 
     def _open_marks(self, memory: Memory) -> None:
@@ -533,6 +542,8 @@ class Flight:
             with contextlib.closing(held):
                 begin = held.save(dump.raw, since, closed, before)
             self._save_stacks(dump.building, begin)
+            if self._functions is not None:
+                self._functions.save(dump.building)
             sampled = {"format": SAMPLED_FORMAT, "requests": self._live.list_sampled(begin)}
             raws.write_json(dump.building / SAMPLED, sampled)
             labels: dict[str, object] = {}

@@ -454,7 +454,7 @@ def write_frames(found: Unwound, stream: IO[str]) -> int:
     cut = [
         i for i, stack in enumerate(stacks) if stack and names[stack[-1]].function not in outermost
     ]
-    document = {"format": FORMAT, "frames": names, "stacks": stacks, "cut": cut}
+    document: dict[str, object] = {"format": FORMAT, "frames": names, "stacks": stacks, "cut": cut}
     document["builds"] = find_builds(found)
     json.dump({**document, "lost": found.lost}, stream, separators=(",", ":"))
     return len(cut)
@@ -462,7 +462,7 @@ def write_frames(found: Unwound, stream: IO[str]) -> int:
 
 def find_builds(found: Unwound) -> dict[str, str]:
     """Return which build each module is that stacks have, by its name as frames have it."""
-    builds = {}
+    builds: dict[str, str] = {}
     for module in {address.module for address in found.addresses}:
         file = found.elsewhere.get(module)
         stream = _open_regular(module if file is None else file.open_path)

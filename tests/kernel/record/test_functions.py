@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -109,3 +110,47 @@ def test_an_older_python_ends_with_2_and_says_so(critpath, tmp_path):
     assert done.returncode == 2
     assert "needs Python 3.12 or later" in done.stderr
     assert not (tmp_path / "r").exists()
+
+
+SERVER = """
+import sys
+def spin():
+    for _ in range(20_000): pass
+print(flush=True)
+for _ in sys.stdin:
+    spin()
+    print(flush=True)
+"""
+
+
+def test_a_program_that_begins_beside_a_flight_is_in_its_dump(start, critpath, tmp_path):
+    """And notes nothing more once the flight has ended, which leaves nothing."""
+    from critpath.functions import agent  # noqa: PLC0415 - as others
+    from critpath_record.shared import PLACE  # noqa: PLC0415 - as others
+
+    if Path(PLACE).exists():
+        pytest.skip("a flight recorder has functions here")
+    (tmp_path / "app.py").write_text(SERVER)
+    place = tmp_path / f"functions-{os.getpid()}"
+    words = ("record", "--always", "--functions", "--overhead", "1000%", "--calibrate", "off")
+    words += ("--memory", "16M", "--usual", "0", "-o", place)
+    recorder = start(sys.executable, "-m", "critpath", *words, cwd=tmp_path)
+    recorder.wait_until_said("flight recorder: profile")
+    program = start(NEW[-1], agent.__file__, "app.py", cwd=tmp_path)
+    program.read_out()
+    for _ in range(200):
+        program.process.stdin.write("\n")
+        program.process.stdin.flush()
+        program.read_out()
+    done = critpath("dump", place)
+    assert done.returncode == 0, done.stderr
+    made = Path(done.stdout.strip())
+    found = json.loads((made / FILE).read_text())
+    assert "spin" in {function["name"] for function in found["functions"]}
+    assert found["events"] >= 200
+    cost = json.loads((made / "critpath.json").read_text())["overhead"]["cost"]
+    assert cost["functions"] >= 0
+    assert critpath("verify", made).returncode == 0
+    assert critpath("dump", place, "--stop").returncode == 0
+    recorder.end()
+    assert not Path(PLACE).exists()

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import struct
 from pathlib import Path
 
 import pytest
 
-from critpath.errors import UsageError
+from critpath.errors import CritpathError, UsageError
+from critpath.functions import agent
 from critpath_record import functions
-from critpath_record.functions import FILE, RAW, FunctionFiles, convert_functions, with_agent
+from critpath_record.functions import (
+    FILE,
+    RAW,
+    FunctionFiles,
+    HeldFunctions,
+    convert_functions,
+    with_agent,
+)
 from critpath_record.scripts import split_python
+from critpath_record.shared import SharedPlace, find_leftovers
 
 
 @pytest.mark.parametrize(
@@ -184,3 +194,113 @@ def test_links_and_devices_are_not_followed(tmp_path):
     os.mkfifo(raw / "7-0.slot")
     assert convert_functions(tmp_path, (0, 10)) != ()
     assert json.loads((tmp_path / FILE).read_text())["functions"] == []
+
+
+def test_of_a_flights_slot_the_newest_windows_are_read_in_order(tmp_path):
+    """Of five windows two are kept: the fifth lies before the fourth."""
+    events = [(1000 + n, 2 + n % 2, 7) for n in range(5 * 4096 + 3)]
+    windows = [events[4096 * n : 4096 * (n + 1)] for n in range(6)]
+    head = struct.pack("<8sIIQQQ", b"critfun1", 7, 3, 5, 0, 2).ljust(4096, b"\0")
+    placed = [windows[5] + [(0, 0, 0)] * 4093, windows[4], windows[3]]
+    data = b"".join(struct.pack("<QIi", *one) for window in placed for one in window)
+    raw = tmp_path / RAW
+    raw.mkdir()
+    (tmp_path / "trace").mkdir()
+    (raw / "7-0.slot").write_bytes(head + data)
+    (raw / "7.names").write_bytes(LIST)
+    assert convert_functions(tmp_path, (0, 1 << 60), held=True) == ()
+    found = json.loads((tmp_path / "functions.json").read_text())
+    assert found["events"] == 2 * 4096 + 3
+
+
+def test_a_dump_of_nobodys_functions_is_none(tmp_path):
+    (tmp_path / RAW).mkdir()
+    assert convert_functions(tmp_path, (0, 1), held=True) == ()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_flight_has_what_programs_noted_and_what_it_took(tmp_path, monkeypatch):
+    place = tmp_path / "shared"
+    shared = SharedPlace(0.005, place)
+    held = HeldFunctions(shared)
+    assert stat.S_IMODE(place.stat().st_mode) == 0o1777
+    share, process, _ = (place / "share").read_text().split()
+    assert (float(share), int(process)) == (0.005, os.getpid())
+    assert find_leftovers(place) == []
+    with pytest.raises(CritpathError, match=f"of process {os.getpid()} has it"):
+        SharedPlace(0.005, place)
+    for name in (f"{os.getpid()}-0.slot", "4194305-0.slot"):
+        (place / name).write_bytes(slot([(100, 2, 7)] * 50))
+    (place / "other").write_bytes(b"odd")
+    (place / "9-0.slot").symlink_to("/etc/hostname")
+    assert held.cost() == pytest.approx(100 * 450e-9 * 1.2)
+    building = tmp_path / "dump"
+    building.mkdir()
+    held.save(building)
+    assert {p.name for p in (building / RAW).iterdir()} == {
+        f"{os.getpid()}-0.slot",
+        "4194305-0.slot",
+    }
+    # What ended has been charged; it is not charged again, nor given back.
+    assert not (place / "4194305-0.slot").exists()
+    monkeypatch.setattr("critpath_record.functions._RARELY", 0.0)
+    held._due = 0.0
+    assert held.cost() == pytest.approx(100 * 450e-9 * 1.2)
+    shared.close()
+    assert not place.exists()
+
+
+def test_the_place_of_a_recorder_that_was_killed_is_left(tmp_path):
+    place = tmp_path / "shared"
+    place.mkdir()
+    (place / "share").write_text("0.005 1 1")
+    [left] = find_leftovers(place)
+    assert left.kind == "directory"
+    shared = SharedPlace(0.005, place)
+    assert find_leftovers(place) == []
+    os.close(shared.descriptor)
+    (place / "share").unlink()
+    [left] = find_leftovers(place)
+    left.remove()
+    assert not place.exists()
+
+
+def test_an_agent_writes_for_root_alone(tmp_path, monkeypatch):
+    """For a recorder that is there, at no more than its share."""
+    monkeypatch.setattr(agent, "FLIGHT", str(tmp_path))
+    assert agent.find_flight() is None
+    began = Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
+    for text, found in (
+        (f"0.005 {os.getpid()} {began}", 0.005),
+        (f"0.9 {os.getpid()} {began}", agent.DEFAULT_SHARE),
+        (f"0.005 {os.getpid()} 1", None),
+        ("0.005", None),
+        ("", None),
+        ("\xff 1 1", None),
+    ):
+        (tmp_path / "share").write_text(text)
+        told = agent.find_flight()
+        if told is not None:
+            os.close(told[0])
+        assert (told and told[1]) == (found if os.geteuid() == 0 else None)
+
+
+def test_the_ring_in_python_keeps_the_newest(tmp_path):
+    ring = agent.PythonRing()
+    ring.keep_newest(2)
+    ring._directory = os.open(tmp_path, os.O_RDONLY)
+    try:
+        code = (lambda: 0).__code__
+        ring.add(code)
+        for _ in range(5 * 4096 + 3):
+            ring.on_entry(code)
+        ring._flush_all()
+    finally:
+        os.close(ring._directory)
+        os.close(ring._slots[0][2])
+    [file] = tmp_path.iterdir()
+    data = file.read_bytes()
+    assert len(data) == 4096 + 3 * 4096 * 16
+    assert struct.unpack_from("<8sIIQQQ", data) == (b"critfun1", os.getpid(), 3, 5, 0, 2)
+    times = [struct.unpack_from("<Q", data, 4096 + 16 * at)[0] for at in (4096, 2 * 4096)]
+    assert times[0] > times[1]
