@@ -160,6 +160,10 @@ class Kinds:
                 return found if tid > 0 else None
         return None
 
+    def find_named(self, name: str) -> int:
+        """Return the number of a kind by its name; 0 if there is no room for it."""
+        return self._number(name)
+
     def _number(self, name: str) -> int:
         number = self._numbers.get(name)
         if number is None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
+from array import array
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from struct import pack
 from typing import Final, NamedTuple
 
 from critpath.schema.parameters.noticing import NOTICING
 from critpath.units import NS_PER_S, format_ns, format_share
+from critpath.untrusted import read_object
 from critpath_record.flight._requests import (
     Requests,
     count_all,
@@ -21,9 +26,12 @@ from critpath_record.flight._requests import (
 from critpath_record.flight.conditions import LATENCY, RATE, SLOWER, Condition
 from critpath_record.flight.dumps import Trigger
 from critpath_record.flight.live import LiveExecutions
-from critpath_record.flight.usual import Counts, Watched
+from critpath_record.flight.usual import Counts, Kept, Watched
+from critpath_record.ftrace.raw import write_json
 
 LONGEST: Final = 600 * NS_PER_S  # for which an answer is waited
+_FORMAT: Final = "critpath/usual-times/1"
+_MOST_KEPT: Final = 64 << 20  # bytes
 _IN_MINUTE: Final = 6  # blocks
 _HOUR: Final = 60  # minutes
 _KNOWN: Final = 100  # requests, of which percentiles are known
@@ -112,6 +120,9 @@ class History:
             return
         self._minutes.append(merge(self._minute))
         self._minute = []
+        self._find_limits()
+
+    def _find_limits(self) -> None:
         self.usual = merge(self._minutes)
         if count_all(self.usual) >= _KNOWN:
             self.limits = tuple(find_quantile(self.usual, q) for q in NOTICING.quantiles)
@@ -119,6 +130,12 @@ class History:
     def find_limit(self, least: float) -> int:
         """Return from when on an open request is longer than usual (ns), 0 if that is not known."""
         return round(time_of(self.limits[-1] + 0.5) * (1 + least)) if self.limits else 0
+
+    def recall(self, kept: Kept) -> None:
+        """Go on from what was written down of a kind; raises as `Watched.recall`."""
+        self.watched.recall(kept)
+        self._minutes.append(merge([array("I", kept.sketch).tobytes()]))
+        self._find_limits()
 
     def compare(self, least: float) -> tuple[float, float, float] | None:
         """Return a percentile, usual and of the last blocks, if that is longer by enough.
@@ -158,6 +175,20 @@ class Noticing:
         self._least = NOTICING.least if least is None else least
         self._a_day = NOTICING.a_day if a_day is None else a_day
         self.kinds: dict[int, History] = {}
+
+    def keep(self) -> dict[str, Kept]:
+        """Return what is usual, by kind: to be written down."""
+        return {self._names[n]: one.watched.keep(one.usual) for n, one in self.kinds.items()}
+
+    def recall(self, kept: object, find_number: Callable[[str], int]) -> None:
+        """Go on from what was written down; what is damaged of it is left out."""
+        for name, of in kept.items() if isinstance(kept, dict) else ():
+            with contextlib.suppress(ValueError, TypeError, OverflowError):
+                history = History()
+                history.recall(Kept(*of))
+                if number := find_number(str(name)):
+                    self.kinds[number] = history
+                    self._requests.set_limit(number, history.find_limit(self._least))
 
     def end_block(self, at: int) -> list[Noticed]:
         """Take the block that ends now into account; return what is not as usual, if anything."""
@@ -277,6 +308,19 @@ class RequestConditions:
             next((one.part for one in slower if one.part), None),
         )
         self._due = 0
+
+    def recall(self, file: Path) -> None:
+        """Go on from what was usual when a recorder ended, unless that is more than a day ago."""
+        of = read_object(file, _MOST_KEPT)
+        at = of.get("at")
+        if of.get("format") != _FORMAT or not isinstance(at, (int, float)):
+            return
+        if 0 <= time.time() - at < NOTICING.adopted * NOTICING.block:
+            self.noticing.recall(of.get("kinds"), self._live.kinds.find_named)
+
+    def keep(self, file: Path) -> None:
+        """Write down what is usual."""
+        write_json(file, {"format": _FORMAT, "at": time.time(), "kinds": self.noticing.keep()})
 
     def look(self, now: int) -> Iterator[Trigger]:
         """Yield what holds: to be asked each second."""

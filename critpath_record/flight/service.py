@@ -66,6 +66,8 @@ _TICK: Final = (0.05, 1.0)  # s between two looks at marks: where triggers ask f
 _SECOND: Final = 1.0
 _LOOKS: Final = 50  # at counts in a horizon, at least, while everything is open
 _STATE_EVERY: Final = 60.0  # s
+_KEEP_EVERY: Final = 600.0  # s between two times that what is usual is written down
+USUAL_TIMES: Final = "usual.json"  # below the directory of dumps
 _SCAN_EVERY, _SCAN_SHARE = 60.0, 0.05  # s between two looks at threads; of the budget at most
 _ALL: Final = 0.995  # of the time
 _LAST: Final = 60.0  # s for a dump that is being made at the end
@@ -177,6 +179,7 @@ class Flight:
         self._began = time.monotonic()
         self._usual_due = self._began + min(request.usual, request.keep)
         self._usual_made = self._began
+        self._keep_due = self._began + _KEEP_EVERY
         self._since = time.monotonic_ns()  # when what is held begins, at the earliest
         self._before: Before | None = None  # and what the last dump of what is usual took
         self._right = self._since  # when nobody else had switched anything
@@ -277,6 +280,8 @@ class Flight:
             rows = [row for row in scan_sockets()[0] if row[3] != UNIX and row[5] == LISTEN]
             live.requests.listen({row[7] for row in rows}, every=bool(rows))
             self._triggers.follow(live)
+            if self._triggers.requests is not None:
+                self._triggers.requests.recall(self.request.directory / USUAL_TIMES)
         if self.request.labels:
             if not lasting:
                 raise CritpathError(*NO_SOCKETS)
@@ -848,6 +853,11 @@ class Flight:
 
     def _write_state(self, state: str) -> None:
         with contextlib.suppress(OSError):
+            if self._triggers.requests is not None and (
+                state != "running" or time.monotonic() >= self._keep_due
+            ):
+                self._keep_due = time.monotonic() + _KEEP_EVERY
+                self._triggers.requests.keep(self.request.directory / USUAL_TIMES)
             write_state(self.request.directory, {**self.status(), "state": state})
 
 

@@ -127,6 +127,27 @@ def _log_chance(n: int, x: int, a: float, b: float) -> float:
     return g(x + a) - g(a) + g(n - x + b) - g(b) + g(a + b) - g(n + a + b)
 
 
+class Kept(NamedTuple):
+    """What is known of one kind, as it is written down.
+
+    Attributes
+    ----------
+    sketch : list of int
+        Of the last hour: buckets and how many are in each.
+    counts : list of int
+        Of its blocks, one after the other.
+    peaks : list
+        What evidence came to by itself: how many blocks ago, its logarithm, whether it was told.
+    blocks, alarmed : int
+    """
+
+    sketch: list[int]
+    counts: list[int]
+    peaks: list[list[float]]
+    blocks: int
+    alarmed: int
+
+
 class Watched:
     """One kind: what is usual of it, and the evidence that it is not so any more."""
 
@@ -146,6 +167,26 @@ class Watched:
         self._waiting: list[Counts] = []  # not taken for usual yet
         self.alarmed = 0  # blocks since an alarm; 0 for none
         self.begin_anew()
+
+    def keep(self, sketch: bytes) -> Kept:
+        """Return what to write down, with a sketch of times."""
+        counts = [n for row in self.counted.list_rows() for n in row]
+        peaks = [[self._blocks - at, peak, float(told)] for at, peak, told in self._peaks]
+        return Kept(array("I", sketch).tolist(), counts, peaks, self._blocks, self.alarmed)
+
+    def recall(self, kept: Kept) -> None:
+        """Go on from what was written down; raises ValueError, TypeError or OverflowError."""
+        width = len(self._shares) + 1
+        rows = [kept.counts[i : i + width] for i in range(0, len(kept.counts), width)]
+        if any(len(row) < width or max(row[1:]) > row[0] for row in rows):
+            raise ValueError(rows)
+        for row in rows[-NOTICING.usual :]:
+            self.counted.add(Counts(row[0], tuple(row[1:])))
+        self._blocks, self.alarmed = int(kept.blocks), int(kept.alarmed)
+        self._peaks.extend((self._blocks - int(at), float(p), bool(t)) for at, p, t in kept.peaks)
+        if self.counted.blocks >= _LEARN_EVERY:
+            self._learned = 1
+            self._learn()
 
     @property
     def is_known(self) -> bool:

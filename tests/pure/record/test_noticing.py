@@ -7,6 +7,7 @@ import itertools
 import math
 import random
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -188,6 +189,42 @@ def test_one_kind_that_is_slower_is_named_with_before_and_after() -> None:
     assert "p99 " in describe(one) or "p90 " in describe(one)
     assert story.go(30) == []  # it is over, and as usual again
     assert [one.kind for one in story.go(20, {3: 4.0})] == ["kind-3"]
+
+
+def test_what_is_usual_outlives_its_recorder(tmp_path: Path, monkeypatch: Any) -> None:
+    story = Story()
+    story.go(400)
+    now = [1e9]
+    monkeypatch.setattr(noticing.time, "time", lambda: now[0])
+    for live in (lived := Live(), Live()):
+        live.requests = story.given  # type: ignore[assignment]
+    before = RequestConditions(lived, [])  # type: ignore[arg-type]
+    before.noticing = story.noticing
+    before.keep(tmp_path / "usual.json")
+    # Another recorder, whose kinds have other numbers.
+    later = Story()
+    later.names[:] = ["other", *reversed(story.names[1:])]
+    after = RequestConditions(live, [])  # type: ignore[arg-type]
+    live.kinds.find_named = later.names.index  # type: ignore[method-assign]
+    now[0] += 3600
+    after.noticing = later.noticing
+    after.recall(tmp_path / "usual.json")
+    assert {*later.noticing.kinds} == {*range(1, 7)}
+    limits = [of.find_limit(0.25) for of in (story.noticing.kinds[3], later.noticing.kinds[4])]
+    assert limits[0] == limits[1] > 0
+    assert later.given.limits[4] == limits[0]
+    assert later.go(30) == []
+    assert [one.kind for one in later.go(20, {4: 4.0})] == ["kind-3"]
+    # What is too old says nothing, nor does what is damaged.
+    now[0] += 86_400
+    for text in ("", "{}", '{"format": "critpath/usual-times/1", "at": 1e9}'):
+        late = RequestConditions(live, [])  # type: ignore[arg-type]
+        late.recall(tmp_path / "usual.json")
+        (tmp_path / "usual.json").write_text(text)
+        assert late.noticing.kinds == {}
+    damaged = {"kind-1": [[1], [1], [], 1, 0], "kind-2": 7, "kind-4": [[], [5, 9, 0, 0], [], 1, 0]}
+    late.noticing.recall(damaged, later.names.index)
+    assert late.noticing.kinds == {}
 
 
 def test_less_than_what_matters_is_not_told() -> None:
