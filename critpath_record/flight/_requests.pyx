@@ -5,7 +5,7 @@ A turn is what the analysis says it is (`turns.pxi`); endpoints are found as `cr
 finds them, by what was seen so far.  All tables have a size that is never exceeded.
 """
 
-from libc.math cimport ceil, log2
+from libc.math cimport ceil, log, log2
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memmove, memset
@@ -1742,6 +1742,15 @@ def find_quantile(const uint8_t[::1] of not None, double part):
         if found >= least:
             return <int32_t>load32(&of[8 * i])
     return -1
+
+
+def find_mean(const uint8_t[::1] of not None):
+    """Return the mean of the logarithms of times, as they are from bucket to bucket; 0 for none."""
+    cdef double whole = 0
+    cdef Py_ssize_t i
+    for i in range(of.shape[0] // 8):
+        whole += <double>load32(&of[8 * i]) * load32(&of[8 * i + 4])
+    return whole * log(2) / IN_OCTAVE / max(_count(of, -1), 1)
 
 
 def time_of(double bucket):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from array import array
 from collections import deque
@@ -19,6 +20,7 @@ from critpath_record.flight._requests import (
     count_all,
     count_over,
     find_bucket,
+    find_mean,
     find_quantile,
     merge,
     time_of,
@@ -26,7 +28,7 @@ from critpath_record.flight._requests import (
 from critpath_record.flight.conditions import LATENCY, RATE, SLOWER, Condition
 from critpath_record.flight.dumps import Trigger
 from critpath_record.flight.live import LiveExecutions
-from critpath_record.flight.usual import Counts, Kept, Watched
+from critpath_record.flight.usual import Counts, Kept, Level, Watched
 from critpath_record.ftrace.raw import write_json
 
 LONGEST: Final = 600 * NS_PER_S  # for which an answer is waited
@@ -35,6 +37,7 @@ _MOST_KEPT: Final = 64 << 20  # bytes
 _IN_MINUTE: Final = 6  # blocks
 _HOUR: Final = 60  # minutes
 _KNOWN: Final = 100  # requests, of which percentiles are known
+_MEAN: Final = -1  # in place of a quantile
 _IDLE: Final = 360  # blocks without a request, after which a kind is forgotten
 
 LONGER, RESETS, MACHINE, ADOPTED = "longer", "resets", "machine", "adopted"
@@ -83,13 +86,18 @@ class History:
 
     def __init__(self) -> None:
         self.watched = Watched()
-        self.recent: deque[Block] = deque(maxlen=NOTICING.sustained)
+        self.recent: deque[Block] = deque(maxlen=max(NOTICING.levels))
+        self.levels = {
+            (many, at): Level()
+            for many in NOTICING.levels
+            for at in range(_MEAN, len(NOTICING.quantiles))
+        }
         self.usual = b""
         self.limits: tuple[int, ...] = ()  # buckets
         self.idle = 0
         self._minute: list[bytes] = []
         self._minutes: deque[bytes] = deque(maxlen=_HOUR)
-        self._count = self._resets = 0
+        self._mean = 0.0
 
     def add(self, block: Block, early: int, again: int, limit: int) -> None:
         """Add a block.
@@ -111,6 +119,7 @@ class History:
             self.watched.add(Counts(requests + block.resets, (*over, block.resets)))
         open_ones = pack("=II", find_bucket(limit) + 1, early) if early else b""
         self.recent.append(block._replace(sketch=merge([block.sketch, open_ones])))
+        self._compare_levels()
         if not self.watched.alarmed:
             self._learn(block)
 
@@ -126,6 +135,7 @@ class History:
         self.usual = merge(self._minutes)
         if count_all(self.usual) >= _KNOWN:
             self.limits = tuple(find_quantile(self.usual, q) for q in NOTICING.quantiles)
+            self._mean = find_mean(self.usual)
 
     def find_limit(self, least: float) -> int:
         """Return from when on an open request is longer than usual (ns), 0 if that is not known."""
@@ -137,16 +147,37 @@ class History:
         self._minutes.append(merge([array("I", kept.sketch).tobytes()]))
         self._find_limits()
 
-    def compare(self, least: float) -> tuple[float, float, float] | None:
+    def _compare_levels(self) -> None:
+        """Note by how much percentiles and mean of the last blocks are longer than usual."""
+        over = max(self.watched.above) > 0
+        for (many, at), level in self.levels.items():
+            level.now = -math.inf
+            last = merge(block.sketch for block in [*self.recent][-many:]) if self.limits else b""
+            if last:
+                if at == _MEAN:
+                    level.now = find_mean(last) - self._mean
+                else:
+                    bucket = find_quantile(last, NOTICING.quantiles[at])
+                    level.now = math.log(time_of(bucket) / time_of(self.limits[at]))
+                level.add(over=over, told=bool(self.watched.alarmed))
+
+    def compare(self, least: float, kinds: int, a_day: float) -> tuple[float, float, float] | None:
         """Return a percentile, usual and of the last blocks, if that is longer by enough.
 
-        The highest of those that are; None if none is.
+        By more than has to show, and than it is by itself so seldom.  The highest of those that
+        are; None if none is.
         """
-        last = merge(block.sketch for block in self.recent)
-        for part, usual in zip(reversed(NOTICING.quantiles), reversed(self.limits), strict=True):
-            now = time_of(find_quantile(last, part)) if last else 0
-            if now >= time_of(usual) * (1 + least):
-                return part, float(time_of(usual)), float(now)
+        fewest = math.log(1 + least)
+        stands_out = {
+            at
+            for (_, at), level in self.levels.items()
+            if level.now >= max(fewest, level.find_bar(2 * kinds, a_day))
+        }
+        for at in reversed(range(len(NOTICING.quantiles))):
+            now = self.levels[min(NOTICING.levels), at].now
+            if now >= fewest and {at, _MEAN} & stands_out:
+                usual = float(time_of(self.limits[at]))
+                return NOTICING.quantiles[at], usual, usual * math.exp(now)
         return None
 
 
@@ -217,7 +248,7 @@ class Noticing:
                 yield Noticed(ADOPTED, self._names[number], 0, 0, 0, at)
                 self.kinds[number] = History()
             elif of.may_be_due() and of.is_due(len(known), self._a_day, self._find_mean()):
-                found = self._describe(number, history)
+                found = self._describe(number, history, len(known))
                 if found is not None:
                     due.append((of.evidence, found, number))
         if not due:
@@ -238,16 +269,17 @@ class Noticing:
         peaks = [peak for history in self.kinds.values() for peak in history.watched.list_peaks()]
         return sum(peaks) / len(peaks) if peaks else 0.0
 
-    def _describe(self, number: int, history: History) -> Noticed | None:
+    def _describe(self, number: int, history: History, kinds: int) -> Noticed | None:
         name, of = self._names[number], history.watched
         signal = of.signal
         blocks = min(of.above[signal], len(history.recent))
         since = history.recent[-blocks].at - round(NOTICING.block * NS_PER_S)
         if signal >= len(NOTICING.quantiles):
-            requests = sum(b.requests + b.resets for b in history.recent)
-            share = sum(b.resets for b in history.recent) / max(requests, 1)
+            last = [*history.recent][-NOTICING.sustained :]
+            requests = sum(b.requests + b.resets for b in last)
+            share = sum(b.resets for b in last) / max(requests, 1)
             return Noticed(RESETS, name, 0, of.share(signal), share, since)
-        found = history.compare(self._least)
+        found = history.compare(self._least, kinds, self._a_day)
         if found is None:
             return None
         return Noticed(LONGER, name, *found, since)

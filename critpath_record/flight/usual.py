@@ -15,6 +15,7 @@ from array import array
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Final, NamedTuple
 
 from critpath.schema.parameters.noticing import NOTICING
@@ -24,6 +25,7 @@ _LEARN_EVERY: Final = 60  # technical: blocks between two looks at how they diff
 _MOST, _RICHEST = 700.0, 1e200  # technical: of a logarithm, and of wealth
 _GAIN: Final = 46.0  # technical: of a logarithm, in one block
 _MOST_PEAKS: Final = 256  # technical
+_NORMAL: Final = NormalDist()
 _LEAST_DAYS: Final = 1 / 12  # technical: of which it is said how often something is in a day
 
 
@@ -125,6 +127,53 @@ def _log_chance(n: int, x: int, a: float, b: float) -> float:
     """Return the logarithm of a beta-binomial chance, less what is alike for all a and b."""
     g = math.lgamma
     return g(x + a) - g(a) + g(n - x + b) - g(b) + g(a + b) - g(n + a + b)
+
+
+class Level:
+    """By how much a percentile of some blocks is longer than usual, and is by itself.
+
+    Logarithms of quotients: their spread is that of the last day, and what they came to by
+    themselves, and went back from, is not worth to be told when it comes again.
+    """
+
+    def __init__(self) -> None:
+        self.now = -math.inf
+        self._mean, self._count = 0.0, NOTICING.prior_level[1]
+        self._square = NOTICING.prior_level[0] ** 2
+        self._peak = 0.0
+        self._records: deque[tuple[int, float]] = deque()
+        self._blocks = 0
+
+    def add(self, *, over: bool, told: bool) -> None:
+        """Note what it is now: beyond what is usual (`over`), and perhaps told already."""
+        self._blocks += 1
+        if told:
+            self._peak = 0.0
+            return
+        self._peak = max(self._peak, self.now)
+        if not over and self._peak > 0:
+            while self._records and self._records[-1][1] <= self._peak:
+                self._records.pop()
+            self._records.append((self._blocks, self._peak))
+            self._peak = 0.0
+        while self._records and self._records[0][0] < self._blocks - NOTICING.adopted:
+            self._records.popleft()
+        # What stands out is held back: what begins to be slow is not what is usual.
+        by = max(-NOTICING.cut * self._spread, min(self.now, NOTICING.cut * self._spread))
+        self._count = min(self._count + 1, NOTICING.adopted)
+        self._mean += (by - self._mean) / self._count
+        self._square += (by * by - self._square) / self._count
+
+    @property
+    def _spread(self) -> float:
+        return math.sqrt(max(self._square - self._mean**2, 1e-4))
+
+    def find_bar(self, tests: int, a_day: float) -> float:
+        """Return what it has to come to, with so many looked at, for so many alarms a day."""
+        rare = a_day / (tests * NOTICING.adopted / max(NOTICING.levels))
+        by_chance = self._mean + _NORMAL.inv_cdf(1 - min(rare, 0.5)) * self._spread
+        record = self._records[0][1] if self._records else 0.0
+        return max(by_chance, record + NOTICING.beyond)
 
 
 class Kept(NamedTuple):

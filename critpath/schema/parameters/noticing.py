@@ -53,6 +53,24 @@ class Noticing(Group, name="noticing"):
         3, "blocks", "that are above what is usual, one after another", SIMULATED_STREAMS
     )
     least = Parameter(0.25, "share", "by which a percentile has to be longer", SIMULATED_STREAMS)
+    levels = Parameter(
+        (3, 6), "blocks", "of which percentiles are held against what is usual", SIMULATED_STREAMS
+    )
+    prior_level = Parameter(
+        (0.12, 20),
+        "log, blocks",
+        "how far percentiles of blocks are from usual, until it is known; of so much weight",
+        SIMULATED_STREAMS,
+    )
+    cut = Parameter(
+        3.0, "deviations", "beyond which a percentile counts as so far only", SIMULATED_STREAMS
+    )
+    beyond = Parameter(
+        0.1,
+        "log",
+        "by which a percentile is longer than it came to by itself in the last day",
+        SIMULATED_STREAMS,
+    )
     a_day = Parameter(1.0, "alarms", "of all kinds in a day by chance, at most", SIMULATED_STREAMS)
     chance = Parameter(
         (4.0, 5),

@@ -37,7 +37,15 @@ from critpath_record.flight.noticing import (
     Window,
     describe,
 )
-from critpath_record.flight.usual import Counts, Null, Watched, find_lasting, find_spread, weigh
+from critpath_record.flight.usual import (
+    Counts,
+    Level,
+    Null,
+    Watched,
+    find_lasting,
+    find_spread,
+    weigh,
+)
 
 BLOCK = round(NOTICING.block * NS_PER_S)
 
@@ -385,3 +393,28 @@ def test_kinds_are_named_after_the_process_its_port_and_its_container(tmp_path: 
     assert kinds.find(7, 90, 2, 0) == 2
     assert kinds.names == ["other", "worker:80", "worker:90", "worker:unix"]
     assert kinds.list_named("worker:90") == [2]
+
+
+def test_what_a_level_comes_to_by_itself_is_no_news() -> None:
+    level = Level()
+    draw = random.Random(3)  # noqa: S311 - no secret
+    for _ in range(500):
+        level.now = draw.gauss(0, 0.1)
+        level.add(over=False, told=False)
+    calm = level.find_bar(12, 1.0)
+    assert 0.3 < calm < 0.5
+    # It rose, and fell again: as much is seen by itself. As long as it lasts it is not.
+    for _ in range(5):
+        level.now = 1.0
+        level.add(over=True, told=False)
+    assert level.find_bar(12, 1.0) < 0.6
+    level.now = 0.0
+    level.add(over=False, told=False)
+    assert level.find_bar(12, 1.0) == pytest.approx(1.0 + NOTICING.beyond)
+    # What was told was none, and a day later nothing is left of it.
+    level.now = 3.0
+    level.add(over=True, told=True)
+    for _ in range(NOTICING.adopted):
+        level.now = draw.gauss(0, 0.1)
+        level.add(over=False, told=False)
+    assert level.find_bar(12, 1.0) < 0.6
