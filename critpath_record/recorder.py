@@ -57,6 +57,7 @@ class RecorderSettings:
     marks_required: bool = False
     command_uid: int = 0  # whom the command runs as
     labels_from: str = ""  # of `LABELS_FROM`; "" for nothing
+    tasks: bool = False  # marks of runtimes are asked for: which task runs
     budget: Budget | None = None  # what recording may cost; None for all that it does
     runs: bool = False  # under a budget, runs of a command are recorded whole or not at all
     # Under a budget, s after which an execution of a program is given up; 0 for the usual.
@@ -165,6 +166,7 @@ class RecordRequest:
     show_output: bool = True  # commands' output goes where critpath's goes
     budget: Budget | None = None  # what recording may cost
     functions: bool = False  # record the functions of the command, which is a Python
+    tasks: bool = False  # ask runtimes which task runs
     counts: CountsRequest | None = None  # what is counted besides
     # Of `critpath_record.stacks.sources.SOURCES`: what takes stacks besides.
     stacks: tuple[str, ...] = ()

@@ -79,6 +79,7 @@ from critpath_record.scripts import ScriptWatch
 from critpath_record.signals import InheritedState, Signals, StopRequested
 from critpath_record.source import Source, Taken
 from critpath_record.stacks.sources import STACKS, StackRequest, find_scope, open_stacks
+from critpath_record.tasks import TaskAgents
 from critpath_record.user import User
 
 _NAMED: Final = 5
@@ -139,6 +140,7 @@ def record(
         marks_required=request.marks_from not in {"", "none"},
         command_uid=user.uid if user else 0,
         labels_from=request.labels_from,
+        tasks=request.tasks,
         budget=request.budget,
         runs=chooses_runs(request),
         lasts=request.duration,
@@ -329,6 +331,8 @@ class _Session:
         first = tuple(name for name in names if name in early)
         yield from self._make_stacks(first)
         yield self.tracer
+        if self.request.tasks:
+            yield TaskAgents(self.settings.session)
         yield from self._make_stacks(tuple(name for name in names if name not in first))
         if asked := self.request.counts:
             from critpath_record.counts.counting import Counting  # noqa: PLC0415 - rarely needed

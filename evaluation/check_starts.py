@@ -145,6 +145,7 @@ STARTS: Final = (
     Start("servers/labels.py", "{made} cost --pairs 2", "kernel redis-server"),
     Start("servers/streams.py", "{made} --requests 20", "kernel import:grpclib"),
     Start("servers/run.py", "{made} --judge-only asyncio"),
+    Start("servers/tasks.py", "--steps 1000", "kernel"),
     Start("servers/tiers.py", "{made} --healthy 1", "kernel nginx redis-server"),
     Start("services/corpus.py", "{made} --park {made}", "park"),
     Start("services/judge.py", "{made} --json {made}/judged.json"),

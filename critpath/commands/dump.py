@@ -21,7 +21,7 @@ _ALL: Final = 0.995  # of the time, but for dumps and what was before the first 
 _OVERHEAD: Final = "1%"  # where none is named
 _OTHERS: Final = (
     *("all", "interleave", "container", "hosts", "runs", "duration", "then"),
-    *("counts", "kernel_functions", "keep_raw", "force"),
+    *("tasks", "counts", "kernel_functions", "keep_raw", "force"),
 )
 # What a recorder that works refuses a request for, and what to do then.
 _REFUSED: Final = {

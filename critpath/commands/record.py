@@ -52,7 +52,7 @@ GROUPS: Final = {
     ),
     "who may trace": ("as-root", "marks-from"),
     "names of requests": ("labels-from",),
-    "functions of Python": ("functions",),
+    "inside programs": ("functions", "tasks"),
     "counts": ("counts", "events", "kernel-functions", "interval", "scope"),
     "where in the code": ("stacks", "files"),
     "under a budget": ("overhead", "controller", "overhead-of", "calibrate"),
@@ -104,6 +104,8 @@ OPTIONS: Final = (
     flag("--functions", "with a command that is python SCRIPT or python -m MODULE (Python 3.12 or "
         "later), or with --always of programs that have the agent: which function ran, for paths "
         "and findings"),
+    flag("--tasks", "ask Python and Node.js which task of their event loop runs, so that it is "
+        "certain whose each call is; docs/tasks.md says how, and what it costs"),
     flag("--counts", "count beside it how often each event happens, into DIR/counts"),
     flag("--always", "keep recording into memory, and save it when something goes wrong"),
     flag("--keep-raw", "keep what the trace was converted from"),
@@ -242,6 +244,7 @@ def _host_options(arguments: argparse.Namespace, settings: Settings) -> list[str
     for name, value in given.items():
         options += [name, str(value)] if value else []
     options += ["--no-probe"] if arguments.no_probe else []
+    options += ["--tasks"] if arguments.tasks else []
     return options + (["--keep-raw"] if arguments.keep_raw else [])
 
 
@@ -315,6 +318,12 @@ def _request(arguments: argparse.Namespace, settings: Settings) -> RecordRequest
     if specification:
         check_execution(specification)
     name = arguments.container or (commands[0][0] if commands else "all")
+    budget = make_budget(settings, commands=bool(commands))
+    if arguments.tasks and budget is not None:
+        raise UsageError(
+            "--tasks with --overhead: what runtimes say cannot be switched off in between",
+            "record without one of them",
+        )
     return RecordRequest(
         output=arguments.output or _default_output(name),
         commands=commands,
@@ -333,8 +342,9 @@ def _request(arguments: argparse.Namespace, settings: Settings) -> RecordRequest
         marks_from=arguments.marks_from,
         keep_raw=arguments.keep_raw,
         functions=arguments.functions,
+        tasks=arguments.tasks,
         labels_from=arguments.labels_from,
-        budget=make_budget(settings, commands=bool(commands)),
+        budget=budget,
         counts=_counts(arguments, settings),
         probe=not arguments.no_probe,
         as_root=arguments.as_root,

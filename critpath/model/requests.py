@@ -54,6 +54,7 @@ class Act(IntEnum):
     RUN = 10  # a thread gets a cpu; value: which
     PREEMPT = 11  # a thread that could go on loses its cpu
     LEAVE = 12  # a thread's first packet since it last received or sent goes to a device
+    TASK = 13  # a task of a runtime goes on; value: its number (`critpath.requests.tasks`)
 
 
 class Certainty(IntEnum):
@@ -82,6 +83,7 @@ class Rule(IntEnum):
     HAND_OVER = 7
     IMPLICIT = 8  # slices without a network
     ASSIGNED = 9  # a loop's, or a helper's, that no other rule decides
+    TASK = 10  # the runtime said which task ran
 
 
 @dataclass(frozen=True)

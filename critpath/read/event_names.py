@@ -235,6 +235,8 @@ SOCKET_EVENTS: Final[tuple[EventRequest, ...]] = (
             *(("length",), ("stream",), ("flags",), ("size",)),
         ),
     ),
+    # Marks, among which runtimes write what they ran, where they were asked.
+    EventRequest(Kind.TASKS, _with_group("ftrace", "print"), (("buf",),)),
 )
 
 # What system calls tell of descriptors, where a tracer has no events of sockets: fields beside

@@ -411,7 +411,10 @@ cdef class Activities:
                 if not kind or cpu[i] < 0 or cpu[i] >= MOST_CPUS or host >= self.hosts:
                     continue
                 v = every + offset[i]
-                if kind >= KIND_SOCKET_SEND:
+                if kind == KIND_TASKS:
+                    self.put(timestamp[i], ACT_TASK, self.thread_at(self.find_cpu(host, cpu[i])),
+                             host, -1, v[0])
+                elif kind >= KIND_SOCKET_SEND:
                     self.feed_socket(kind, timestamp[i], cpu[i], host, v)
                 else:
                     self.feed_thread(kind, timestamp[i], cpu[i], host, v)

@@ -10,11 +10,12 @@ import numpy as np
 
 from critpath.model import I32, I64, U8, Bool, EventChunk, EventClass, Events, Kind, Workers
 from critpath.model.gaps import BASE, Gaps, hide_layers
-from critpath.model.requests import Act, Activity, Collected, Frame
+from critpath.model.requests import NONE, Act, Activity, Collected, Frame
 from critpath.requests._activity import Activities
 from critpath.requests.calls import CallEvents
 from critpath.requests.endpoints import EndpointColumn, read_dumped
 from critpath.requests.packets import PacketEvents, Rows
+from critpath.requests.tasks import read_tasks
 from critpath.schema.ways import BY_CALLS, BY_LENGTHS
 
 SOCKETS: Final = frozenset(
@@ -98,7 +99,7 @@ class ActivityEvents:
         told = SOCKETS if self._calls is None else frozenset[Kind]()
         if self._packets is not None:
             told -= {Kind.SOCKET_ARRIVAL}
-        self._wanted = (_THREADS - {Kind.WAKING}) | told | {wake}
+        self._wanted = (_THREADS - {Kind.WAKING}) | told | {wake, Kind.TASKS}
         if leaving:
             self._wanted |= {Kind.NET_SEND}
 
@@ -190,7 +191,7 @@ class ActivityEvents:
             )
             for of_host, of, values in self._dumped
         ]
-        table = self._rows.take_rows()
+        table = _replace_marks(self._rows.take_rows(), workers, strings)
         told = None
         if self._calls is not None:
             told = self._calls.finish([read_dumped(row) for row in dumped])
@@ -253,6 +254,23 @@ class ActivityEvents:
         rows = np.concatenate(frames)
         codes, rows[:, Frame.LABEL] = np.unique(rows[:, Frame.LABEL], return_inverse=True)
         return messages, rows, tuple(strings[code] for code in codes.tolist())
+
+
+def _replace_marks(rows: Rows, workers: Workers, strings: Sequence[str]) -> Rows:
+    """Return the rows with what marks of tasks say in place of the marks."""
+    time, act, tid, host, endpoint, value = rows
+    marks = np.flatnonzero(act == Act.TASK)
+    if not len(marks):
+        return rows
+    texts = [strings[code] for code in value[marks].tolist()]
+    said = zip(time[marks].tolist(), host[marks].tolist(), tid[marks].tolist(), texts, strict=True)
+    found = read_tasks(list(said), workers)
+    more = np.full((len(found[0]), 6), Act.TASK, np.int64)
+    more[:, 0], more[:, 2], more[:, 3], more[:, 4], more[:, 5] = *found[:3], NONE, found[3]
+    kept = np.flatnonzero(act != Act.TASK)
+    return _merge_rows(
+        (time[kept], act[kept], tid[kept], host[kept], endpoint[kept], value[kept]), more
+    )
 
 
 def _merge_rows(rows: Rows, more: I64) -> Rows:

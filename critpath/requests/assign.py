@@ -200,6 +200,7 @@ def assign(
 
 def _replace(subrequests: Subrequests, found: I64, sure: F64, changed: Bool) -> Subrequests:
     """Return the table with other owners where they were changed."""
+    changed &= subrequests.how != Rule.TASK
     likely = judge_probability(sure)
     how = np.where(found >= 0, Rule.ASSIGNED, Rule.NONE)
     return dataclasses.replace(
@@ -207,7 +208,7 @@ def _replace(subrequests: Subrequests, found: I64, sure: F64, changed: Bool) -> 
         request=np.where(changed, found, subrequests.request).astype(np.int32),
         how=np.where(changed, how, subrequests.how).astype(np.uint8),
         attribution=np.where(changed, likely, subrequests.attribution).astype(np.uint8),
-        probability=sure,
+        probability=np.where(changed, sure, subrequests.probability),
     )
 
 

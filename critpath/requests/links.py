@@ -35,6 +35,7 @@ from critpath.requests.owners import (
     thread_keys,
 )
 from critpath.requests.stretches import Parts
+from critpath.requests.tasks import follow_tasks
 from critpath.requests.transitions import Way
 from critpath.schema.parameters.requests import OWNERS, TOKENS
 
@@ -97,6 +98,8 @@ def attribute(
         acts, asked = feed_activity(activity, fed), feed_requests(requests, fed)
     if parts is None:
         owned = find_owners(acts, workers, endpoints, asked, subrequests)
+        if (activity.act == Act.TASK).any():
+            owned = follow_tasks(activity, workers, endpoints, requests, owned)
     else:
         if acts is not activity:
             own = feed_activity(parts.activity, fed[parts.of])

@@ -838,6 +838,17 @@ class Doubts:
         return doubt
 
 
+def spend_thread(activity: Activity, key: int, begin: I64, end: I64) -> tuple[I64, I64]:
+    """Return for how long a thread ran between two times, and a bit for each of its cpus."""
+    acts = (Act.RUN, Act.SLEEP, Act.PREEMPT, Act.EXIT)
+    mine = thread_keys(activity.host, activity.tid) == key
+    rows = np.flatnonzero(mine & np.isin(activity.act, acts))
+    if not len(rows) or not len(begin):
+        return end - begin, np.zeros(len(begin), np.int64)  # it was never seen to stop
+    bits = np.int64(1) << np.minimum(np.maximum(activity.value[rows], 0), 62)
+    return _spend_one(activity.time_ns[rows], activity.act[rows] == Act.RUN, bits, begin, end)
+
+
 def _spend_one(time: I64, runs: Bool, bits: I64, begin: I64, end: I64) -> tuple[I64, I64]:
     """Return the same for one thread: it runs from each of its times on, or does not."""
     before = not runs[0]  # what stops had been running

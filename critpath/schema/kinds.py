@@ -105,6 +105,7 @@ class Kind(IntEnum):
     # Where functions of Python were recorded:
     FUNCTION_ENTRY = 40, "a function of Python begins or goes on (`--functions`)"
     FUNCTION_EXIT = 41, "it ends or pauses"
+    TASKS = 42, "which tasks a runtime ran, and when (`--tasks`)"
 
 
 class State(IntEnum):

@@ -18,6 +18,7 @@ import struct
 import sys
 import uuid
 from array import array
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -78,6 +79,7 @@ class ConversionResult:
     warnings: tuple[str, ...]
     end: int = 0  # when recording ended (ns): by the recorder's note, or else the last event
     marks: int = -1  # marks of executions' begins and ends; -1 where the pages are too many to look
+    tasks: int = -1  # marks with tasks that runtimes ran, as far as these are looked for
     gaps: tuple[Gap, ...] = ()  # when the tracer was kept from recording
 
 
@@ -255,6 +257,7 @@ class _Conversion:
         warnings += [f"{beyond}: {w}" for _, s in marked for w in s.warnings]
         if raw.stats is None:
             warnings.append("the recorder did not get to its end: events may be missing at the end")
+        marks, tasks = count_marks(raw.directory)
         return ConversionResult(
             events=events,
             recorded=sum(s.events for s in scanned) + sum(s.events for _, s in marked),
@@ -262,7 +265,8 @@ class _Conversion:
             loss=_sum_losses([*zip(raw.cpus, scanned, strict=True), *marked]),
             warnings=tuple(warnings),
             end=end,
-            marks=count_marks(raw.directory),
+            marks=marks,
+            tasks=tasks,
             gaps=tuple(self._find_gaps(scanned, end)),
         )
 
@@ -409,7 +413,7 @@ def _sum_losses(scanned: Sequence[tuple[int, _CpuScan]]) -> tuple[CpuLoss, ...]:
     return tuple(CpuLoss(cpu, events) for cpu, events in sorted(lost.items()) if events)
 
 
-_MARK: Final = re.compile(rb"critpath:(?:begin|end) ")
+_MARK: Final = re.compile(rb"critpath:(begin|end|tasks) ")
 
 
 def find_layers(raw: Path) -> list[str]:
@@ -418,17 +422,17 @@ def find_layers(raw: Path) -> list[str]:
     return sorted(one.name for one in place.iterdir()) if place.is_dir() else []
 
 
-def count_marks(raw: Path) -> int:
-    """Return how many marks the pages hold, -1 where it would take long to look."""
+def count_marks(raw: Path) -> tuple[int, int]:
+    """Return how many marks of executions, and of tasks, the pages hold; -1 if that takes long."""
     files = [*raw.glob("cpu*"), *(raw / MARKS).glob("cpu*")]
     if sum(map(_size, files)) > _MOST_LOOKED_THROUGH:
-        return -1
-    count = 0
+        return -1, -1
+    count: Counter[bool] = Counter()
     for file in files:
         with _map_pages(file) as data:
             # Not mmap.find, which before Python 3.11.4 reads a byte beyond the last page.
-            count += sum(1 for _ in _MARK.finditer(data))
-    return count
+            count.update(mark[1] == b"tasks" for mark in _MARK.finditer(data))
+    return count[False], count[True]
 
 
 def _current_arguments(

@@ -22,7 +22,7 @@ from typing import Final
 
 from critpath.errors import CritpathError
 from critpath.units import safe_text
-from critpath_marks.channels import ASK, PLACE
+from critpath_marks.channels import ASK, PLACE, TASKS_SUFFIX
 from critpath_marks.gate import SUFFIX
 from critpath_marks.sessions import new_session_name, owner_of
 from critpath_record.ftrace import raw as raws
@@ -139,7 +139,7 @@ def remove_place(session: str) -> None:
     """Remove what a dead recorder left of its files for marks."""
     if owner_of(session) is not None:
         _take_away(Path(PLACE) / session / _FILE)
-        for suffix in (ASK, SUFFIX):
+        for suffix in (ASK, SUFFIX, TASKS_SUFFIX):
             with contextlib.suppress(OSError):
                 (Path(PLACE) / (session + suffix)).unlink()
 
@@ -255,4 +255,4 @@ def sessions_with_places() -> Iterator[str]:
         names = sorted(p.name for p in Path(PLACE).iterdir())
     except OSError:
         return
-    yield from dict.fromkeys(n.removesuffix(ASK).removesuffix(SUFFIX) for n in names)
+    yield from dict.fromkeys(n.partition(".")[0] for n in names)

@@ -59,6 +59,7 @@ from critpath_record.profiles import profile_events, profile_label
 from critpath_record.recorder import LABELS_FROM, TRACE, RecorderSettings, UnfinishedError
 from critpath_record.sockets import scan_open
 from critpath_record.source import Count, Source, Taken
+from critpath_record.tasks import NOBODY
 
 __all__ = ["FtraceRecorder", "find_needs", "finish_killed", "offered_way", "open_recorder"]
 
@@ -182,6 +183,8 @@ class FtraceRecorder(UnderBudget, Source):
             self.abort()
             raise
         warnings = [*self._warnings, *converted.warnings]
+        if self._settings.tasks and not converted.tasks:
+            warnings.append(NOBODY)
         if failure is not None:
             warnings.insert(0, f"{failure.what} ({failure.do})")
         facts = {
@@ -639,6 +642,7 @@ def recorder_facts(
         "events": list(converted.names),
         "event_count": converted.recorded,
         "marks": converted.marks,
+        "tasks": converted.tasks,
         "missing": description.get("missing", []),
         "requests": way_of_requests(converted.names, SEGMENTS),
         "contexts": list(_CONTEXTS),

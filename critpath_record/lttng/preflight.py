@@ -42,6 +42,12 @@ def _find_needs(settings: RecorderSettings | None) -> Iterator[Requirement]:
             "LTTng does not have the bytes of messages, from which requests are labelled",
             "record with --recorder ftrace, or without --labels-from",
         )
+    if settings is not None and settings.tasks:
+        yield Requirement(
+            "tasks",
+            "LTTng's sessions do not take which task a runtime runs",
+            "record with --recorder ftrace, or without --tasks",
+        )
     installed, daemon = program.is_installed(), False
     if not installed:
         yield Requirement(

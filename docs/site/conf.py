@@ -64,6 +64,7 @@ PAGES: Final = {
         "docs/hosts",
         "docs/tutorial-known",
         "docs/labels",
+        "docs/tasks",
         "docs/code-locations",
         "docs/overhead",
         "docs/functions",

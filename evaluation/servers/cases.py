@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+import critpath_marks
+
 HERE: Final = Path(__file__).resolve().parent
 STREAMS: Final = str(HERE / "streams.js")
 PORTS: Final = {"postgres": 22001, "redis": 22002, "behind": 22003, "served": 22004}
@@ -270,8 +272,8 @@ remote-control:
 class Park:
     """Servers below one directory; PostgreSQL's user can get there."""
 
-    def __init__(self, place: Path, python: Path) -> None:
-        self.place, self.python = place, python
+    def __init__(self, place: Path, python: Path, *, tasks: bool = False) -> None:
+        self.place, self.python, self.tasks = place, python, tasks
         place.chmod(0o755)
         self.running: list[subprocess.Popen[bytes]] = []
         self.truth = place / "truth"
@@ -357,6 +359,10 @@ class Park:
         variables = {"TRUTH": str(self.truth), "PYTHONPATH": str(HERE)}
         variables["NODE_PATH"] = str(self.python.parents[2] / "node" / "node_modules")
         variables |= {n.upper(): str(port) for n, port in PORTS.items()}
+        if self.tasks:
+            agents = Path(critpath_marks.__file__).parent
+            variables["PYTHONPATH"] = f"{agents}/started:{HERE}"
+            variables["NODE_OPTIONS"] = f"--require {agents}/tasks.js"
         with (self.place / f"{name}.log").open("wb") as log:
             started = subprocess.Popen(
                 words,

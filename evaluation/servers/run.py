@@ -44,6 +44,9 @@ def main() -> None:
         default=[str(Path(sys.executable).with_name("critpath"))],
         help="how to record",
     )
+    parser.add_argument(
+        "--tasks", action="store_true", help="ask the servers' runtimes which task runs"
+    )
     parser.add_argument("--judge-only", action="store_true")
     parser.add_argument("--record-only", action="store_true")
     parser.add_argument("names", nargs="*", help="cases of cases.py (default: all)")
@@ -67,7 +70,11 @@ def main() -> None:
 def record(place: Path, given: argparse.Namespace, names: list[str]) -> None:
     """Record every case; the servers run meanwhile, and no longer."""
     python = given.python or make_python(place)
-    park = Park(Path(tempfile.mkdtemp(prefix="critpath-servers-", dir="/var/tmp")), python)
+    park = Park(
+        Path(tempfile.mkdtemp(prefix="critpath-servers-", dir="/var/tmp")),
+        python,
+        tasks=given.tasks,
+    )
     try:
         park.build()
         park.start_backends()
@@ -108,7 +115,8 @@ def record_one(
     subprocess.run(
         [
             *(*given.critpath, "record", "--quiet", "--no-probe", "--force"),
-            *("--profile", "requests", "-o", str(to / "recording"), "--"),
+            *("--profile", "requests", *["--tasks"] * given.tasks),
+            *("-o", str(to / "recording"), "--"),
             *client(requests, to / "client"),
         ],
         check=True,

@@ -28,12 +28,15 @@ if TYPE_CHECKING:
 MARKER: Final = "CRITPATH_MARKER"
 DESCRIPTOR: Final = "CRITPATH_MARKER_FD"
 RECORDER: Final = "CRITPATH_RECORDER"
+# Whether the command's runtimes are asked which task runs (`critpath_marks.tasks`).
+TASKS: Final = "CRITPATH_TASKS"
 
 LOGGER: Final = "critpath"  # what the recorder enables in LTTng's Python domain
 LOGGER_FILE: Final = "/proc/lttng-logger"
 # Files for programs whose users may not write to tracefs, and where they ask for one.
 PLACE: Final = "/run/critpath-marks"
 ASK: Final = ".ask"
+TASKS_SUFFIX: Final = ".tasks"  # a recording with such a file asks runtimes which task runs
 INSTANCES: Final = ("/sys/kernel/tracing/instances", "/sys/kernel/debug/tracing/instances")
 
 _RESCAN_S: Final = 1.0
@@ -216,10 +219,10 @@ class _Any:
     would otherwise keep the recorder from removing it.
     """
 
-    def __init__(self, *, logger_first: bool) -> None:
+    def __init__(self, *, logger_first: bool, files: tuple[str, ...] = ()) -> None:
         self._logger_first = logger_first
         self._next = 0.0
-        self._files: tuple[str, ...] = ()
+        self._files = files
         self._logger: int | None = None
         self.gate: Gate | None = None
         self._gate_of = ""  # which file says so
@@ -320,6 +323,21 @@ def _list_instances() -> Iterator[str]:
                 if owner is not None and not owner.is_gone()
             )
             return  # the second place is the same file system
+
+
+def find_asking() -> Channel | None:
+    """Return what takes which tasks run, None where no recording asks for that."""
+    if TASKS in os.environ:
+        channel = find_channel(agent=False)
+        return channel if isinstance(channel, _File) else None
+    try:
+        names = os.listdir(PLACE)  # noqa: PTH208 - pathlib is slow to import
+    except OSError:
+        return None
+    asking = [name[: -len(TASKS_SUFFIX)] for name in names if name.endswith(TASKS_SUFFIX)]
+    places = (f"{place}/{name}/trace_marker" for name in asking for place in (*INSTANCES, PLACE))
+    files = {file.split("/")[-2]: file for file in places if os.access(file, os.W_OK)}
+    return _Any(logger_first=False, files=tuple(files.values())) if files else None
 
 
 def _list_markers() -> Iterator[str]:

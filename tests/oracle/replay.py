@@ -21,7 +21,7 @@ BATCH = 2000  # ns between softirqs that one interrupt caused
 # Kinds that change no thread's intervals: packet_links.py is the twin of what is made of packets.
 NOT_REPLAYED = frozenset(
     {
-        *(Kind.OTHER, Kind.CURRENT, Kind.NET_SEND, Kind.MESSAGE_LABEL),
+        *(Kind.OTHER, Kind.CURRENT, Kind.NET_SEND, Kind.MESSAGE_LABEL, Kind.TASKS),
         *(kind for kind in Kind if kind.name.startswith("SOCKET_")),
         *(Kind.DESCRIPTOR_STATEDUMP, Kind.FUNCTION_ENTRY, Kind.FUNCTION_EXIT),
         *(

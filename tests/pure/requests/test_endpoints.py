@@ -19,7 +19,9 @@ from critpath.requests.activity import ActivityEvents
 from critpath.requests.endpoints import read_dumped, resolve_endpoints
 
 DRAWINGS = Path(__file__).parent / "drawings" / "endpoints.txt"
-WIDTHS = {request.kind: len(request.fields) for request in SOCKET_EVENTS}
+WIDTHS = {
+    request.kind: len(request.fields) for request in SOCKET_EVENTS if request.kind != Kind.TASKS
+}
 KINDS = (*WIDTHS, Kind.SWITCH, Kind.WAKING)
 WIDTHS |= {Kind.SWITCH: 5, Kind.WAKING: 4}
 CLASSES = [

@@ -300,7 +300,7 @@ def test_events_that_tell_something(waking: bool, leaving: bool, way: str) -> No
         wanted = kind in collecting._THREADS - {Kind.WAKING}
         wanted |= kind == (Kind.WAKING if waking else Kind.WAKEUP)
         wanted |= kind in collecting.SOCKETS and way == "sockets"
-        wanted |= kind == Kind.NET_SEND and leaving
+        wanted |= kind == Kind.TASKS or (kind == Kind.NET_SEND and leaving)
         for absent in range(8):
             types = ["int"] * 7
             if absent < 7:

@@ -297,13 +297,15 @@ def test_hostile_text_stays_text(raw, rows, tmp_path):
 
 def test_converted_is_plain_data():
     assert {f.name for f in dataclasses.fields(module.ConversionResult)} == {
-        *("events", "recorded", "names", "loss", "warnings", "end", "marks", "gaps")
+        *("events", "recorded", "names", "loss", "warnings", "end", "marks", "tasks", "gaps")
     }
 
 
 def test_marks_are_counted_to_the_last_page(tmp_path):
     """Also where the bytes are such that a search by `mmap.find` reads beyond them."""
-    page = b"critpath:begin 1\0critpath:end 1\0critpath:bad".ljust(mmap.PAGESIZE, b"b")
+    page = b"critpath:begin 1\0critpath:end 1\0critpath:tasks 7 AA\0critpath:bad".ljust(
+        mmap.PAGESIZE, b"b"
+    )
     (tmp_path / "cpu0").write_bytes(page * 3)
     (tmp_path / "cpu1").write_bytes(b"")
-    assert count_marks(tmp_path) == 6
+    assert count_marks(tmp_path) == (6, 3)
