@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -36,6 +38,7 @@ from critpath.units import NS_PER_S
 _HOUR, _DAY = 3600, 24 * 3600
 _USUAL: Final = f"-{USUAL}"  # how the names of such dumps end
 _WINDOW: Final = NS_PER_S  # before it was noticed: what ended then is of it
+_ROOM: Final = 16 << 20  # technical: bytes that an incident and what is usual may take
 _ENOUGH: Final = 30  # technical: executions of the time before that a dump is held against
 
 
@@ -88,6 +91,7 @@ class Looker:
 
     def __init__(self, how: Looking) -> None:
         self._how = how
+        self._is_full = False  # the disk
         keeping.prepare_directory(how.directory)
         self._usual = Usual(
             how.directory / DIRECTORY,
@@ -126,15 +130,35 @@ class Looker:
         if not self._usual.is_empty:
             new.sort(key=lambda name: name.endswith(_USUAL))
         for number, name in enumerate(new):
-            if is_over():
+            if is_over() or not self._has_room():
                 return number
             gave_up = self._state.trying == name
-            self.keep(seen=seen, trying=name)
-            with contextlib.suppress(FileNotFoundError):  # it made way meanwhile
-                self._look_at(self._how.flight / name, gave_up=gave_up)
-            seen = [*seen, name]
-            self.keep(seen=seen, trying="")
+            try:
+                self.keep(seen=seen, trying=name)
+                with contextlib.suppress(FileNotFoundError):  # it made way meanwhile
+                    self._look_at(self._how.flight / name, gave_up=gave_up)
+                seen = [*seen, name]
+                self.keep(seen=seen, trying="")
+            except OSError as error:
+                if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+                    raise
+                self._say_full()  # the dump is looked at again when there is room
+                self._state = change(self._state, trying="")
+                return number
         return len(new)
+
+    def _has_room(self) -> bool:
+        """Tell whether the disk has room for an incident; say once that it has not."""
+        if shutil.disk_usage(self._how.directory).free < _ROOM:
+            self._say_full()
+            return False
+        self._is_full = False
+        return True
+
+    def _say_full(self) -> None:
+        if not self._is_full:
+            self._how.say(words.describe_full(str(self._how.directory)))
+        self._is_full = True
 
     def _look_at(self, path: Path, *, gave_up: bool) -> None:
         try:

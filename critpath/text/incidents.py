@@ -65,6 +65,11 @@ def describe_given_up() -> str:
     return "it could not be explained: looking at it was cut off"
 
 
+def describe_full(place: str) -> str:
+    """Say that dumps wait until there is room for incidents."""
+    return f"the disk of {place} is full: dumps are looked at when there is room"
+
+
 def describe_unread(name: str, why: str) -> str:
     """Say that a dump of what is usual is of no use."""
     return why if name in why else f"{name}: {why}"

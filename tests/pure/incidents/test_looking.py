@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import sys
 from collections import Counter
@@ -251,6 +252,42 @@ def test_a_dump_that_ends_who_looks_at_it_is_given_up(host: Host) -> None:
     host.looker = host.look_anew()
     host.looker.look()
     assert "could not be explained" in host.lines[0]
+
+
+def test_a_full_disk_lets_dumps_wait(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is left half-written, nothing is given up, and it is said once."""
+    host.dump("usual")
+    host.looker.look()
+    name = host.dump("latency p99 > 250ms over 30s", asks=22)
+    saved = keeping.save_incident
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(keeping, "save_incident", fail)
+    assert host.looker.look() == host.looker.look() == 0
+    assert keeping.list_incidents(host.place) == []
+    said = [line for line in host.said if "full" in line]
+    monkeypatch.setattr(keeping, "save_incident", saved)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 0}))
+    assert host.looker.look() == 0
+    monkeypatch.undo()
+    assert host.looker.look() == 1
+    assert keeping.list_incidents(host.place) == [name]
+    assert len(said) in {1, 2}
+    assert host.told[-1][0].verdict == "anomaly"
+
+
+def test_a_clock_that_is_set_back_makes_no_incident_go_on(host: Host) -> None:
+    """Nor is a dump passed over: names of dumps are what is kept in mind."""
+    host.dump("usual")
+    host.looker.look()
+    host.dump("latency p99 > 250ms over 30s", asks=22)
+    host.looker.look()
+    host.pass_time(-HOUR)
+    host.dump("latency p99 > 250ms over 30s", asks=22)
+    host.looker.look()
+    assert [one.count for one, _ in host.told] == [1, 1]
 
 
 def test_seen_before(host: Host) -> None:
