@@ -182,7 +182,7 @@ class Usual:
         """
         files = self._files()
         for of in (age, age - 1):
-            sets: list[tuple[PathSet, str, list[str]]] = []
+            sets: list[tuple[PathSet, str, tuple[str, ...]]] = []
             for file in order_files(files, second, of)[:_MOST_FILES]:
                 if sum(len(each) for each, *_ in sets) >= _ENOUGH:
                     break

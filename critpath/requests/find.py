@@ -431,7 +431,7 @@ def _choose(found: FoundTurns, events: Events, specification: Specification) -> 
     return result
 
 
-def find_topmost(service: I64, parent: I64) -> Bool:
+def find_topmost(service: I32, parent: I32) -> Bool:
     """Return which requests no other asked for, of services of which that is usual.
 
     Of a service that requests ask, one of nobody's is of a request that is not known.
