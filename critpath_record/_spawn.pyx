@@ -267,14 +267,7 @@ _STEPS = {
 
 
 class SpawnError(OSError):
-    """The child could not become the program.
-
-    Attributes
-    ----------
-    step : str
-        At what it failed: ``exec``, ``chdir``, ``user``, ``descriptors``, ``priority``,
-        ``group``.
-    """
+    """The child could not become the program; `step`: of `_STEPS`, at what it failed."""
 
     step = "exec"
 
@@ -293,44 +286,17 @@ cdef char** _texts(list texts) except NULL:
 def spawn(bytes path not None, list argv not None, list env not None, *, bytes cwd=None,
           user=None, mask=(), ignored=(), keep=(), int death_signal=0, nice=None,
           scheduler=None, streams=(-1, -1, -1), int group=-1):
-    """Start a program as a child of the calling thread.
+    """Start a program, with bytes for texts, as a child of the calling thread.
 
-    Parameters
-    ----------
-    path : bytes
-        The program; a file that is no format of the kernel's is run by ``/bin/sh``.
-    argv, env : list of bytes
-        Its arguments with the name in front; its environment, ``NAME=value``.
-    cwd : bytes, optional
-    user : (uid, gid, groups), optional
-        Whom it runs as.
-    mask, ignored : collection of int
-        Signals that it has blocked and ignored; all others are as by default.
-    keep : sequence of int
-        Descriptors beyond 2 that it inherits, and no others.
-    death_signal : int
-        Sent to it when the calling thread dies; 0 for none.
-    nice, scheduler : int, (policy, priority), optional
-        Set in the child; else inherited.
-    streams : (int, int, int)
-        Descriptors that become its stdin, stdout and stderr; -1 for what is inherited.
-    group : int
-        Descriptor of ``cgroup.procs`` of the control group that it joins; -1 for none.
+    A file that is no format of the kernel's is run by ``/bin/sh``.  `env`: ``NAME=value``.  `user`:
+    uid, gid and groups.  `mask`, `ignored`: signals, of which all others are as by default.
+    `keep`: descriptors beyond 2 that it inherits, and no others.  `death_signal`: when the thread
+    dies; 0 for none.  `nice`, `scheduler`: else inherited.  `streams`: its first three
+    descriptors; -1 for what is inherited.  `group`: of ``cgroup.procs`` that it joins; -1 for none.
 
-    Returns
-    -------
-    pid : int
-    begin : int
-        Just before the fork (ns, CLOCK_MONOTONIC).
-    executed : int
-        Just before the exec; `begin` where the child runs as another user.
-
-    Raises
-    ------
-    SpawnError
-        If the child failed before or at exec; it is collected then.
-    OSError
-        If there can be no process.
+    Returns its pid, the time just before the fork, and just before the exec (ns, CLOCK_MONOTONIC;
+    that of the fork where it runs as another user).  Raises SpawnError if it fails before or at
+    exec, and is collected then; OSError if there can be no process.
     """
     cdef critpath_plan plan
     cdef critpath_failure failure
@@ -415,19 +381,7 @@ def spawn(bytes path not None, list argv not None, list env not None, *, bytes c
 
 
 def collect(int pid):
-    """Collect a child if it has exited.
-
-    Returns
-    -------
-    (status, end) or None
-        The status as `os.waitpid` gives it, and the time just after the wait (ns,
-        CLOCK_MONOTONIC); None while the child runs.
-
-    Raises
-    ------
-    ChildProcessError
-        If there is no such child.
-    """
+    """Return a child's status and the time just after the wait (ns); None while it runs."""
     cdef int status = 0
     cdef int64_t end = 0
     cdef pid_t got
@@ -443,13 +397,7 @@ def collect(int pid):
 
 
 def become_subreaper(bint on):
-    """Have orphaned descendants become children of this process.
-
-    Returns
-    -------
-    bool
-        Whether it was so before.
-    """
+    """Have orphaned descendants become our children, or not; return whether it was so."""
     cdef int before = critpath_subreaper(on)
     if before < 0:
         raise OSError(get_errno, os.strerror(get_errno))

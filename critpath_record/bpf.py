@@ -141,10 +141,7 @@ class Assembler:
 
 
 def count_loss(a: Assembler, lost: int) -> None:
-    """End a program that could not hand over what it has: add to an array of one number.
-
-    What has nothing to count goes to "out".
-    """
+    """End a program that had no room: count in an array of one; at "out" nothing is counted."""
     a.set(1, 0)
     a.put(STORE32, 10, 1, -4)
     a.map(1, lost)
@@ -194,10 +191,7 @@ def read_element(array: int, size: int) -> bytes:
 
 
 def load(code: bytes, name: bytes, function: int = 0) -> int:
-    """Load instructions as a program for a raw tracepoint, or for a function by its number in BTF.
-
-    Raises OSError.
-    """
+    """Load a program for a raw tracepoint, or a function by its number in BTF; raises OSError."""
     instructions = ctypes.create_string_buffer(code, len(code))
     license_text = ctypes.create_string_buffer(b"GPL")  # what the helpers ask for
     kind, where = (TRACING, FUNCTION_ENTRY) if function else (RAW_TRACEPOINT, 0)
@@ -214,10 +208,7 @@ def load(code: bytes, name: bytes, function: int = 0) -> int:
 
 
 def attach(tracepoint: bytes, program: int) -> int:
-    """Run a program at every hit of a tracepoint while the descriptor returned is open.
-
-    A program for a function knows where it belongs: `tracepoint` is empty.
-    """
+    """Run a program at a tracepoint, b"" for its own function, while the descriptor is open."""
     name = ctypes.create_string_buffer(tracepoint)
     where = ctypes.addressof(name) if tracepoint else 0
     return call(RAW_TRACEPOINT_OPEN, struct.pack("<QI", where, program))

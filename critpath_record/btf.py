@@ -22,10 +22,7 @@ _EACH: Final = {_STRUCT: 12, _UNION: 12, 6: 8, _PROTOTYPE: 8, 15: 12, 19: 12}
 
 
 class Types:
-    """The types of a kernel.
-
-    Raises OSError, ValueError or struct.error if it does not describe them.
-    """
+    """The types of a kernel."""
 
     def __init__(self, data: bytes) -> None:
         self._data, self._places = data, array("L", [0])

@@ -79,10 +79,7 @@ def _list_unfinished(directories: Sequence[Path]) -> list[Path]:
 
 
 def recover(directories: Sequence[Path]) -> tuple[list[str], list[CritpathError]]:
-    """Remove everything that dead recorders left, and finish recordings.
-
-    Returns what was done, in lines, and what failed.
-    """
+    """Remove what dead recorders left, finish recordings; return what was done and what failed."""
     unfinished = _list_unfinished(directories)
     done: list[str] = []
     failures: list[CritpathError] = []
@@ -130,10 +127,7 @@ def _find_own() -> list[Leftover]:
 
 
 def remove_leftovers(report: Callable[[Leftover, CritpathError | None], None]) -> bool:
-    """Remove everything that dead recorders left; return whether all of it is gone.
-
-    `report`: called once for each leftover, with the error if it could not be removed.
-    """
+    """Remove what dead recorders left, each told to `report`; return whether all of it is gone."""
     remove_unfinished_entries()
     if not find_leftovers():  # spares the wait for the lock
         return True

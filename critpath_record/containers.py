@@ -113,10 +113,7 @@ def _name_groups(pid: int, files: RuntimeFiles) -> Iterator[ControlGroup]:
 
 
 def cgroup_names(text: str) -> Iterator[str]:
-    """Yield the components of a cgroup file's paths, whole and without affixes.
-
-    `text` has lines ``HIERARCHY:CONTROLLERS:PATH``, see cgroups(7).
-    """
+    """Yield the components of the paths of cgroups(7)'s lines, whole and without affixes."""
     for line in text.splitlines():
         for component in line.split(":", 2)[-1].split("/"):
             if component:

@@ -30,6 +30,7 @@ from critpath.model.containers import (
 from critpath.units import safe_text
 from critpath.untrusted import load_json, read_regular
 from critpath_record.dirfd import open_dir
+from critpath_record.proc import list_pids, read_text
 
 _LARGEST: Final = 16 << 20  # bytes of one file
 _ROOM: Final = 64 << 20  # bytes that it may take in memory
@@ -116,16 +117,13 @@ class GroupNames:
 def read_groups(root: Path) -> dict[str, int]:
     """Return the groups that processes are in, each with the user id of one of these."""
     found: dict[str, int] = {}
-    for name in os.listdir(root / "proc"):  # noqa: PTH208 - no object per process
-        if not name.isdecimal():
-            continue
-        place = root / "proc" / name / "cgroup"
+    for pid in list_pids(root / "proc"):
+        place = root / "proc" / str(pid)
         try:
-            owner = place.parent.stat().st_uid
-            text = place.read_bytes().decode("utf-8", "replace")
+            owner = place.stat().st_uid
         except OSError:
             continue
-        for line in text.splitlines():
+        for line in read_text(place / "cgroup").splitlines():
             path = line.partition(":")[2].partition(":")[2]
             if path and path != "/":
                 found.setdefault(path, owner)

@@ -46,10 +46,7 @@ def make_probes() -> dict[str, Probe]:
 
 
 class Machine:
-    """The machine's state, in rows of a second, from `start` to `stop`.
-
-    `probes` are measured in turns by a thread of their own; there may be none.
-    """
+    """The machine's state in rows of a second, `start` to `stop`; probes in turns, if any."""
 
     def __init__(self, probes: Mapping[str, Probe]) -> None:
         self._probes = probes
@@ -68,11 +65,7 @@ class Machine:
         self._thread.start()
 
     def stop(self, *, alone: bool) -> dict[str, object]:
-        """Return everything for the manifest.
-
-        `alone` tells that whatever children used since the start was recorded; where the whole
-        machine is, nobody is another.
-        """
+        """Return everything for the manifest; `alone`: what children used since was recorded."""
         if not self._first:
             return {}
         self._ending.set()

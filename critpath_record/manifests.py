@@ -53,10 +53,7 @@ def initial_manifest(
     container: int,
     notes: Sequence[str],
 ) -> Manifest:
-    """Return the manifest of the command number `index`, written before anything is recorded.
-
-    `container` is the pid namespace that is recorded, 0 for none.
-    """
+    """Return the manifest of a command before it is recorded; `container`: its namespace or 0."""
     names = [directory.name for directory in request.directories(request.output)]
     whole = f"process,ns={container}" if container else ""
     return Manifest(
@@ -83,10 +80,7 @@ def initial_manifest(
 
 
 def append_run(directory: Path, run: Run) -> str:
-    """Append a finished run to the list on disk, in case the recorder is killed.
-
-    Returns a warning if that fails, else ""; it is no reason to end the recording.
-    """
+    """Append a run to the list on disk, in case the recorder is killed; return a warning, or ""."""
     line = json.dumps(asdict(run)).encode() + b"\n"
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
     try:
@@ -243,10 +237,7 @@ def write_manifest(directory: Path, manifest: Manifest) -> None:
 
 
 def read_manifest(directory: Path) -> Manifest:
-    """Read a recording's manifest.
-
-    Raises UnreadableError if there is none, or it is malformed.
-    """
+    """Read a recording's manifest."""
     place, do = directory / MANIFEST, "name a recording's directory"
     try:
         document = load_json(read_regular(place, MANIFEST_BYTES))
@@ -293,10 +284,7 @@ def host_facts(*, network: bool) -> Mapping[str, object]:
 
 
 def end_facts(manifest: Manifest, samples: list[tuple[int, int]]) -> Manifest:
-    """Note of a recording that ends what its host and its clock are like now.
-
-    `samples`: the trace's time and time since the epoch, taken at one moment (ns).
-    """
+    """Note what host and clock are like now; `samples`: the trace's time and the epoch's (ns)."""
     now, then = clock_quality(), manifest.clock
     errors = [x for x in (now.get("error_ns"), then.get("error_ns")) if isinstance(x, int)]
     clock = {**then, "samples": [list(pair) for pair in samples]}
@@ -315,16 +303,16 @@ def end_facts(manifest: Manifest, samples: list[tuple[int, int]]) -> Manifest:
     return replace(manifest, clock=clock, host=host)
 
 
-def sample_clock() -> tuple[int, int]:
+def sample_clock(tries: int = 5) -> tuple[int, int]:
     """Return the trace's time, and time since the Unix epoch at that moment (ns)."""
     # The narrowest of some tries: a preemption between the readings would count as time.
-    tries = []
-    for _ in range(5):
+    taken = []
+    for _ in range(tries):
         before = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
         real = time.clock_gettime_ns(time.CLOCK_REALTIME)
         after = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
-        tries.append((after - before, (before + after) // 2, real))
-    return min(tries)[1:]
+        taken.append((after - before, (before + after) // 2, real))
+    return min(taken)[1:]
 
 
 def clock_facts() -> Mapping[str, object]:

@@ -177,10 +177,7 @@ def _label_command(data: bytes) -> str:
 
 
 def label_sql(data: bytes, *, quotes: str = "", cut: bool = False) -> str:
-    """Return the first words of a statement, up to the first quoted text; numbers are ``?``.
-
-    `quotes` also begin text; `cut` says that the statement goes on.
-    """
+    """Return the first words of a statement, which may be `cut`, up to quoted text."""
     text = data.decode("utf-8", "replace")
     while comment := _SQL_COMMENT.match(text):
         text = text[comment.end() :]

@@ -89,10 +89,7 @@ def _read_devices() -> Iterator[dict[str, object]]:
 
 
 def describe_device(message: bytes) -> dict[str, object]:
-    """Return name, kind and MTU of a device from what the kernel tells of it.
-
-    A device that is a port of a bridge is called `bridged_`: packets go on to other ports.
-    """
+    """Return name, kind and MTU of a device; a port of a bridge, which sends on, is `bridged_`."""
     of = _attributes(message[_ABOUT.size :])
     about = _attributes(of.get(_LINK_INFO, b""))
     name, kind, member = (

@@ -48,10 +48,7 @@ class OutputDirectory:
     def check(
         cls, output: Path, session: str, *, force: bool, user: User | None = None
     ) -> OutputDirectory:
-        """Check the output before any work is done; `session` names the sibling to build in.
-
-        It will be `user`'s, who must not have it made elsewhere by a link.
-        """
+        """Check the output, `user`'s in the end, before any work; `session` names a sibling."""
         # Not resolve(): a link as the last component is refused, not followed.
         target = Path(os.path.abspath(output))  # noqa: PTH100 - as above
         try:
@@ -93,7 +90,7 @@ class OutputDirectory:
                 raise UsageError(f"cannot write to {output}", another)
             self._was_there = True
             return
-        if not self._is_recording(target.name):
+        if not is_recording(target.name, self._parent_fd):
             raise UsageError(
                 f"{output} exists and is not empty"
                 + ", and no recording: --force does not replace it" * force,
@@ -210,21 +207,11 @@ class OutputDirectory:
         """Return the status of a name in the parent directory, not following a link."""
         return os.stat(name, dir_fd=self._parent_fd, follow_symlinks=False)
 
-    def _lexists(self, name: str) -> bool:
-        try:
-            self._look(name)
-        except FileNotFoundError:
-            return False
-        return True
-
     def _is_there(self) -> bool:
         try:
             return identity_of(self._look(self.building.name)) == self.identity
         except OSError:
             return False
-
-    def _is_recording(self, name: str) -> bool:
-        return is_recording(name, self._parent_fd)
 
     def publish(self, user: User | None) -> str:
         """Give the finished recording its owner and its final name."""
@@ -239,13 +226,13 @@ class OutputDirectory:
         if self.building == self.target:
             return wrong
         # Recording may have taken hours: what was checked before it may be gone.
-        if not self._lexists(self.target.name):
+        if not os.path.lexists(proc_fd_path(self._parent_fd) / self.target.name):
             try:
                 self._move(self.building.name, self.target.name)
             except OSError as error:
                 raise self._keep_beside(f"cannot make {self.target}: {error.strerror}") from None
             return wrong
-        if not self._is_recording(self.target.name):
+        if not is_recording(self.target.name, self._parent_fd):
             raise self._keep_beside(f"{self.target} is no recording any more: it is not replaced")
         old = self.building.name + ".old"
         try:
@@ -259,7 +246,7 @@ class OutputDirectory:
             # A mount point, or a directory of a layer below.
             raise self._keep_beside(f"cannot replace {self.target}: {error.strerror}") from None
         # What came under its name meanwhile is not removed.
-        if self._is_recording(old):
+        if is_recording(old, self._parent_fd):
             shutil.rmtree(old, ignore_errors=True, dir_fd=self._parent_fd)
         return wrong
 

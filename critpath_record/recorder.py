@@ -205,10 +205,7 @@ class Reporter(Protocol):
         """Show a line that stays."""
 
     def wait(self, left: float | None, count: Callable[[], Count | None]) -> None:
-        """Show that the machine is being recorded, and for how many seconds more.
-
-        `count` is asked only if somebody looks.
-        """
+        """Show that the machine is recorded, for how long (s), and a count if somebody looks."""
 
     def run(self, number: int, total: int, what: str = "run") -> None:
         """Show which run begins; must cost next to nothing, and nothing while it runs."""

@@ -68,9 +68,6 @@ def finish_recording(directory: Path, report: Callable[[str], None]) -> Finished
 
     `directory`: the recording, wherever it is now; of an interleaved pair either half.  `report`:
     called with each step.
-
-    Raises CritpathError if it is still being recorded, or cannot be finished; its manifest is then
-    unchanged.
     """
     if directory.name == SAMPLE and read_manifest(directory).interleaved == NORMAL:
         directory = directory.parent / NORMAL  # which has the trace until the end
@@ -243,10 +240,7 @@ def _complete_manifest(
 
 
 def _finish_registered(entry: Entry) -> None:
-    """Finish what a session left, give it its name and owner, and unregister the session.
-
-    Raises CritpathError if that fails, also if only the owner cannot be given.
-    """
+    """Finish what a session left, give it its name and owner, and unregister the session."""
     wrong = ""
     top = entry.directory.parent if entry.directory.name == NORMAL else entry.directory
     if not _belongs_to(top, entry.session):
@@ -322,10 +316,7 @@ def _has_data(directory: Path) -> bool:
 
 
 def _belongs_to(top: Path, session: str) -> bool:
-    """Return whether a session was writing to this directory.
-
-    If not, the recording was moved or removed, or something else took its place.
-    """
+    """Return whether a session was writing to this directory, and nothing else took its place."""
     if top.is_symlink() or not top.is_dir():
         return False
     halves = [top / name for name in (NORMAL, SAMPLE) if (top / name).is_dir()]
@@ -410,10 +401,7 @@ def _replace(target: Path, old: Path, top: Path) -> bool:
 
 
 def _check_plain(directory: Path, *, links: int) -> None:
-    """Refuse links and pipes in a recording.
-
-    A link could lead root to write elsewhere, a named pipe could block it for ever.
-    """
+    """Refuse links, which could lead root elsewhere, and pipes, which could block it for ever."""
     pending, seen = [directory], 0
     while pending:
         place = pending.pop()

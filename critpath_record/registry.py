@@ -67,12 +67,12 @@ def register(
             unfinished.unlink(missing_ok=True)
 
 
-def unregister(session: str) -> None:
+def unregister(session: str, suffix: str = _SUFFIX) -> None:
     """Remove a session's entry, if there is one."""
     place = registry_directory()
     if place is not None and owner_of(session) is not None:
         with contextlib.suppress(OSError):
-            (place / (session + _SUFFIX)).unlink()
+            (place / (session + suffix)).unlink()
 
 
 @contextlib.contextmanager
@@ -98,32 +98,15 @@ def find_changes() -> list[str]:
 
 def forget_change(session: str) -> None:
     """Remove the note of a changed option."""
-    place = registry_directory()
-    if place is not None and owner_of(session) is not None:
-        with contextlib.suppress(OSError):
-            (place / (session + _CHANGE)).unlink(missing_ok=True)
+    unregister(session, _CHANGE)
 
 
 def read_entries() -> list[Entry]:
-    """Return all valid entries, sorted by session.
-
-    Anything else (another name, a link, a damaged or huge file) is skipped.
-    """
+    """Return all valid entries, sorted by session; whatever else lies there is skipped."""
     place = registry_directory()
-    if place is None:
-        return []
-    try:
-        names = sorted(os.listdir(place))  # noqa: PTH208 - names are what is asked for
-    except OSError:
-        return []
-    found = []
-    for name in names:
-        session = name.removesuffix(_SUFFIX)
-        if name.endswith(_SUFFIX) and owner_of(session) is not None:
-            entry = _read(place / name, session)
-            if entry is not None:
-                found.append(entry)
-    return found
+    files = sorted(place.glob("*" + _SUFFIX)) if place is not None else []
+    found = (_read(file, file.stem) for file in files if owner_of(file.stem) is not None)
+    return [entry for entry in found if entry is not None]
 
 
 def remove_unfinished_entries() -> None:
@@ -138,10 +121,7 @@ def remove_unfinished_entries() -> None:
 
 @contextlib.contextmanager
 def cleanup_lock(patience: float = 60.0) -> Iterator[None]:
-    """Keep other processes from cleaning up meanwhile.
-
-    After `patience` seconds another holder counts as stuck and is ignored.
-    """
+    """Keep others from cleaning up; one that takes longer than `patience` (s) counts as stuck."""
     place = registry_directory()
     if place is None:
         yield

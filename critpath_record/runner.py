@@ -81,9 +81,6 @@ class Runner:
         descendants are ended; 0 for never.  `streams`: descriptors that become its stdin, stdout
         and stderr; -1 for what critpath has.  `group`: descriptor by which it joins a control
         group; -1 for none.
-
-        Raises CommandError if it cannot be executed.  Raises StopRequested if the user asked for an
-        end twice; it is killed then.  Raises CritpathError if no process can be made.
         """
         if self._others is None:
             self._helpers = self._remember_children(descendants(os.getpid()))
@@ -281,10 +278,7 @@ def _has_children() -> bool:
 
 
 def _measure_ended() -> tuple[int, int, int]:
-    """Return the time on a cpu of all children that have ended, and of theirs (ns).
-
-    Then that of the kernel for them, and their page faults.
-    """
+    """Return cpu time of ended children, of that in the kernel (ns), and their page faults."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     kernel = round(used.ru_stime * 1_000_000) * 1000
     running = round((used.ru_utime + used.ru_stime) * 1_000_000) * 1000
@@ -348,10 +342,7 @@ class Process:
 
 
 def descendants(root: int, without: Iterable[int] = ()) -> list[Process]:
-    """Return the descendants of a process, zombies included, parents first.
-
-    The pids in `without` are left out, with all below them.
-    """
+    """Return descendants of a process, zombies too, parents first; none below `without`."""
     children: dict[int, list[Process]] = {}
     for process in _read_processes():
         children.setdefault(process.parent, []).append(process)
@@ -409,10 +400,7 @@ class Executable:
 
 
 def find_executable(command: Sequence[str], environment: Mapping[bytes, bytes]) -> Executable:
-    """Find a command's program along PATH of `environment`, as a shell would.
-
-    `command` may hold bytes that are no text, as surrogates.  Raises CommandError.
-    """
+    """Find a command's program along PATH, as a shell would; raises CommandError."""
     argv = tuple(os.fsencode(part) for part in command)
     name = argv[0]
     if not name:

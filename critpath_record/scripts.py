@@ -84,10 +84,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_][\w.+-]{0,79}")
 
 
 def name_script(program: str, arguments: Sequence[str]) -> str:
-    """Return the script, module or class that an interpreter runs: the last part of its path.
-
-    "" for code and standard input, and wherever that is not sure.
-    """
+    """Return the last part of what an interpreter runs; "" for code, and where it is not sure."""
     grammar = _GRAMMARS.get(program.rstrip("0123456789."))
     words = iter(arguments if grammar else ())
     for word in words:

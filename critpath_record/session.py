@@ -720,10 +720,7 @@ def _import_recorder(name: str) -> Any:
 
 
 def choose_recorder(name: str, settings: RecorderSettings) -> tuple[str, str]:
-    """Return a recorder's name, for ``auto`` the first that can record; and why no earlier can.
-
-    Raises CritpathError, with the way out, if none can.
-    """
+    """Return a recorder's name, for ``auto`` the first that can record; and why no earlier can."""
     if lacks_proc():
         raise CritpathError(*NO_PROC)
     if has_foreign_clock():

@@ -90,10 +90,7 @@ class Signals:
         return 128 + self._requests[-1][0]
 
     def poll(self) -> bool:
-        """Take pending signals; return whether an end was asked for.
-
-        Raises StopRequested at the second request.
-        """
+        """Take pending signals; return whether an end was asked for."""
         while (info := signal.sigtimedwait(self._ending, 0)) is not None:
             self.note(info)
         return bool(self._requests)
@@ -106,10 +103,7 @@ class Signals:
         return signal.sigtimedwait(watched, max(0.0, seconds))
 
     def note(self, info: signal.struct_siginfo, *, raising: bool = True) -> bool:
-        """Count a request; return whether it is a new one.
-
-        Raises StopRequested at the second, if `raising`.
-        """
+        """Count a request; return whether it is a new one."""
         now = time.monotonic()
         again = self._requests and self._requests[-1][0] == info.si_signo
         if again and now - self._requests[-1][1] < _ONE_REQUEST:
@@ -123,11 +117,7 @@ class Signals:
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        """Watch for signals while the main thread works in a recorder.
-
-        The first is only counted.  The second raises `StopRequested` in the main thread,
-        wherever it is.
-        """
+        """Watch while the main thread works: the second request raises `StopRequested` there."""
         main = threading.get_ident()
         before = signal.signal(_STOP, self._stop)
         watcher = threading.Thread(target=self._watch, args=(main,), name="signals", daemon=True)

@@ -1,7 +1,4 @@
-"""Times slots: executions of one of two commands, and what the machine did meanwhile.
-
-Nothing is traced here, so it needs no rights.
-"""
+"""Times slots: executions of one of two commands, and what the machine did; nothing is traced."""
 
 from __future__ import annotations
 
@@ -60,8 +57,6 @@ class SlotRunner:
         """Get ready to run two commands; signals are taken from here on.
 
         With ``label``, a regular expression, executions are labelled by what they print.
-
-        Raises CommandError if one of them is not there.
         """
         user = User.behind_sudo(inherited.environment, as_root=as_root)
         programs = [find_executable(command, inherited.environment) for command in commands]

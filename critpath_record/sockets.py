@@ -39,10 +39,7 @@ MOST: Final = 100_000
 
 
 def scan_sockets(most: int = MOST) -> tuple[list[SocketRow], int]:
-    """Return a row for every socket that has an address, and how many rows were too many.
-
-    Of every network namespace; with `most` of them the next namespace is not looked at.
-    """
+    """Return rows for sockets that have an address, of all namespaces; how many too many."""
     rows: list[SocketRow] = []
     for namespace, pids in _find_namespaces().items():
         for name, family, protocol in _FILES:
@@ -61,10 +58,7 @@ DescriptorRow = tuple[int, int, int, int, int]
 
 
 def scan_descriptors(most: int = MOST) -> tuple[list[DescriptorRow], int]:
-    """Return a row for every descriptor of a socket, and how many rows were too many.
-
-    What system calls name is known by these only, and what those are about that had begun.
-    """
+    """Return rows for descriptors of sockets, and calls that had begun; how many too many."""
     rows: list[DescriptorRow] = []
     for pid in os.listdir("/proc"):  # noqa: PTH208 - no object per process: this is timed
         if not pid.isdecimal():
@@ -187,10 +181,7 @@ def _kernel_address(text: bytes) -> int:
 
 
 def scan_open(names: Collection[str]) -> Iterator[tuple[str, list[Any], str]]:
-    """Yield what is open that events of these names are about: what it is called, and its rows.
-
-    The last is a warning where there were too many; "" otherwise.
-    """
+    """Yield what is open that events of these names are about: name, rows, and a warning."""
     scans: dict[str, Callable[[], tuple[list[Any], int]]] = {}
     if way_of_requests(names):
         scans["sockets"] = scan_sockets

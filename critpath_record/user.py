@@ -33,10 +33,7 @@ class User:
 
     @classmethod
     def behind_sudo(cls, environment: Mapping[bytes, bytes], *, as_root: bool) -> User | None:
-        """Return the user behind sudo, None if the command runs as the current user.
-
-        Raises CritpathError if sudo's variables do not name a user.
-        """
+        """Return the user behind sudo, None if the command runs as the current user."""
         given = environment.get(b"SUDO_UID")
         if as_root or os.geteuid() != 0 or given in {None, b"", b"0"}:
             return None
@@ -94,10 +91,7 @@ class User:
         return tuple(sorted({uid for uid in found if uid}))
 
     def run_critpath(self, arguments: Sequence[str]) -> int:
-        """Run a verb of critpath as this user, in this directory; return its exit code.
-
-        Raises CritpathError if the user may not run it.
-        """
+        """Run a verb of critpath as this user, in this directory; return its exit code."""
         try:
             done = subprocess.run(  # noqa: S603 - as the user, who may run anything
                 [sys.executable, *_NOT_FROM_HERE, "-m", "critpath", *arguments],
@@ -116,10 +110,7 @@ class User:
 
 
 def _number(text: bytes | None) -> int | None:
-    """Return the number of a user or group, None where it is not given.
-
-    Raises CritpathError if it is none: to the kernel 2**32 - 1 means "as it is", which is root.
-    """
+    """Return a number of a user or group, None if not given; -1 would be "as it is": root."""
     if not text:
         return None
     if text.isdigit() and len(text) < 11 and int(text) < _NOBODY_AT_ALL:
@@ -149,11 +140,7 @@ def may_write(directory: int, user: User) -> bool:
 
 
 def hand_over_fd(top: int, user: User | None) -> str:
-    """Make an open directory private and give it to `user`; None leaves the owner.
-
-    Returns a warning if that worked in part only (a quota, a file system without owners),
-    else "": no reason to lose the recording.
-    """
+    """Make an open directory private, and `user`'s if one is given; return a warning, or ""."""
     try:
         _hand_over_all(top, user)
     except OSError as error:

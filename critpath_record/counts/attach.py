@@ -28,8 +28,6 @@ class ProgramCounts:
     """Counts of the machine, and of one control group apart.
 
     `skipped`: events that this kernel has no tracepoint for, or lets nothing be attached to.
-
-    Raises OSError if this kernel, or this user's rights, do not allow it; nothing is left then.
     """
 
     how = "bpf"
@@ -119,10 +117,7 @@ class ProgramCounts:
         ]
 
     def count_misses(self) -> int:
-        """Return how many hits since the last call were not counted, since one interrupted another.
-
-        Only programs that counted something can have missed anything.
-        """
+        """Return how many hits since the last call were not counted: one interrupted another."""
         missed = 0
         for program in self._changed:
             now = bpf.count_misses(program)
@@ -144,11 +139,7 @@ def assemble(
     *,
     group: tuple[int, int] | None,
 ) -> bytes:
-    """Return the program of a tracepoint: add 1 in the row of this cpu, in every map.
-
-    `shape` is the bytes of a row and the number of rows, both powers of two; the second map is
-    for what runs in a control group: its level and id.
-    """
+    """Return a program that adds 1 in its cpu's row of every map; `shape`: its bytes, and rows."""
     row, cpus = shape
     a = bpf.Assembler()
     a.copy(6, 1)

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import IO, Any, Final, Protocol
+from typing import IO, Any, Final
 
 from critpath.errors import CritpathError
 from critpath.model.recording import COUNTS
@@ -38,21 +38,7 @@ MACHINE, COMMAND = "machine", "command"
 _SHOWN: Final = 8
 
 
-class Reader(Protocol):
-    """Where counts come from."""
-
-    how: str
-    terms: list[str]
-    skipped: list[str]
-
-    def read(self) -> list[list[int]]:
-        """Return the counts since the begin, by scope and term."""
-
-    def count_misses(self) -> int:
-        """Return how many hits were not counted since the last call."""
-
-    def close(self) -> None:
-        """Detach everything; idempotent."""
+Reader = ProgramCounts | PerfCounts | FreeCounts
 
 
 class Counting(Source):
@@ -218,10 +204,8 @@ class Counting(Source):
                 return
             with self._lock:
                 if time.monotonic_ns() >= self._next:
-                    try:
-                        self._end_interval()
-                    except OSError as error:
-                        self._failure = _unwritable(error)
+                    self._end_interval()
+                    if self._failure is not None:
                         return
                     late = time.monotonic_ns() - self._next
                     interval = self._asked.interval
@@ -241,13 +225,9 @@ class Counting(Source):
     def _cut(self) -> None:
         """End an interval now, and begin the grid again."""
         with self._lock:
-            if self._stream is None or self._failure is not None:
-                return
-            try:
+            if self._stream is not None and self._failure is None:
                 self._end_interval()
-            except OSError as error:
-                self._failure = _unwritable(error)
-            self._next = self._begin + self._asked.interval
+                self._next = self._begin + self._asked.interval
 
     def _read(self) -> tuple[list[list[int]], int]:
         """Return all counts so far, by scope and term, and when they were read."""
@@ -265,13 +245,17 @@ class Counting(Source):
         return counts, when
 
     def _end_interval(self) -> None:
-        now, end = self._read()
-        counts = [
-            [[term, n - b] for term, (n, b) in enumerate(zip(new, old, strict=True)) if n > b]
-            for new, old in zip(now, self._before, strict=True)
-        ]
-        loss = self._source.count_misses() if self._source else 0
-        self._write({"begin": self._begin, "end": end, "counts": counts, "loss": loss})
+        try:
+            now, end = self._read()
+            counts = [
+                [[term, n - b] for term, (n, b) in enumerate(zip(new, old, strict=True)) if n > b]
+                for new, old in zip(now, self._before, strict=True)
+            ]
+            loss = self._source.count_misses() if self._source else 0
+            self._write({"begin": self._begin, "end": end, "counts": counts, "loss": loss})
+        except OSError as error:
+            self._failure = _unwritable(error)
+            return
         self._before, self._begin = now, end
         self._loss += loss
         self._lines += 1
@@ -286,11 +270,8 @@ class Counting(Source):
         """Count no more."""
         self._end_thread()
         source = self._source
-        try:
-            if self._failure is None:
-                self._end_interval()
-        except OSError as error:
-            self._failure = _unwritable(error)
+        if self._failure is None:
+            self._end_interval()
         if source is not None and source.skipped:
             shown = ", ".join(source.skipped[:_SHOWN])
             more = ", ..." * (len(source.skipped) > _SHOWN)

@@ -10,6 +10,7 @@ from typing import Final
 
 from critpath_record.counts.syscall_names import syscall_names
 from critpath_record.ftrace.events import lttng_name
+from critpath_record.proc import read_text
 
 EVENT_SETS: Final = ("minimal", "broad", "all")
 FREE: Final = "free"  # no events: what the kernel counts anyway
@@ -65,10 +66,7 @@ class Counted:
 
 
 def select_counted(chosen: str, available: Iterable[str]) -> list[Counted]:
-    """Return what is counted: system calls, then a set of `EVENT_SETS` by name.
-
-    `available` are the kernel's events, ``group/event``.
-    """
+    """Return what is counted of the kernel's events: system calls, then a set by its name."""
     kernel = {*available}
     found: list[Counted] = []
     if SYSCALL in kernel:
@@ -117,11 +115,7 @@ def _softirq_terms() -> tuple[str, ...]:
 def _interrupt_terms(place: Path = Path("/proc/interrupts")) -> tuple[str, ...]:
     """Return what interrupts are called now; their handlers' numbers are for who reads it."""
     names: dict[int, str] = {}
-    try:
-        lines = place.read_text(encoding="ascii", errors="replace").splitlines()
-    except OSError:
-        lines = []
-    for line in lines:
+    for line in read_text(place).splitlines():
         number, _, rest = line.strip().partition(":")
         if number.isdecimal():
             names[int(number)] = handler_name(rest)

@@ -16,6 +16,7 @@ from critpath_record.counts.attach import possible_cpus
 from critpath_record.counts.events import SYSCALL, Counted, handler_name
 from critpath_record.counts.groups import Group
 from critpath_record.ftrace import tracefs
+from critpath_record.proc import read_text
 
 # Leaving takes a grace period of the kernel's for each, 30 ms.
 MOST: Final = 64
@@ -36,10 +37,7 @@ _NAMES: Final = {"newfstat": "fstat", "sendfile64": "sendfile"}
 
 
 class PerfCounts:
-    """Counts of the machine, and of one control group apart, of at most `MOST` tracepoints.
-
-    Raises OSError if the kernel does not allow it; nothing is left then.
-    """
+    """Counts of the machine, and of one control group apart, of at most `MOST` tracepoints."""
 
     how = "perf"
 
@@ -128,10 +126,7 @@ _OF_DISKS: Final = ((3, "reads"), (5, "read_sectors"), (7, "writes"), (9, "writt
 
 
 class FreeCounts:
-    """Counters of /proc.
-
-    Raises OSError if it is not mounted.
-    """
+    """Counters of /proc."""
 
     how = "free"
 
@@ -203,6 +198,4 @@ def _of_interrupts() -> Iterator[tuple[str, int]]:
 
 
 def _lines(name: str) -> list[str]:
-    with contextlib.suppress(OSError):
-        return (_PROC / name).read_text(encoding="ascii", errors="replace").splitlines()
-    return []
+    return read_text(_PROC / name).splitlines()

@@ -22,11 +22,7 @@ _NEVER: Final = (
 
 
 def find_functions(patterns: Sequence[str], place: Path = BTF) -> list[Counted]:
-    """Return the kernel's functions whose names match, once each.
-
-    Raises CritpathError if the kernel does not describe its functions.  Raises UsageError if a
-    pattern matches none, or all of them together too many.
-    """
+    """Return the kernel's functions whose names match, once each; raises CritpathError."""
     try:
         functions = dict(Types(place.read_bytes()).list_functions())
     except (OSError, ValueError, struct.error) as error:

@@ -18,6 +18,7 @@ from critpath_marks.sessions import pid_namespace
 from critpath_record.containers import cgroup_names
 from critpath_record.identity import is_dead_session
 from critpath_record.limits import hierarchies
+from critpath_record.proc import list_pids, read_text
 from critpath_record.recorder import Leftover
 
 _MOUNTS: Final = Path("/proc/self/mountinfo")
@@ -88,19 +89,14 @@ def find_root() -> Path | None:
 
 def group_of(pid: int | str) -> str:
     """Return the path of a process's group, "" where there are none."""
-    with contextlib.suppress(OSError):
-        text = Path(f"/proc/{pid}/cgroup").read_text(encoding="utf-8", errors="surrogateescape")
-        for line in text.splitlines():
-            if line.startswith("0::"):
-                return line[3:]
-    return ""
+    lines = read_text(f"/proc/{pid}/cgroup").splitlines()
+    return next((line[3:] for line in lines if line.startswith("0::")), "")
 
 
 def every_process() -> Iterator[tuple[int, str]]:
     """Yield each process with its group's path."""
-    for entry in os.listdir("/proc"):  # noqa: PTH208 - names
-        if entry.isdigit():
-            yield int(entry), group_of(entry)
+    for pid in list_pids():
+        yield pid, group_of(pid)
 
 
 def _root() -> Path:
@@ -121,9 +117,8 @@ def _root() -> Path:
 def group_of_container(namespace: int) -> Group:
     """Return the group that a container's first process is in."""
     root = _root()
-    pids = [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]  # noqa: PTH208 - names
-    inside = [pid for pid in sorted(pids) if pid_namespace(pid) == namespace]
-    name = group_of(inside[0]) if inside else ""
+    inside = (pid for pid in sorted(list_pids()) if pid_namespace(pid) == namespace)
+    name = group_of(next(inside, ""))
     if not name.strip("/"):
         raise CritpathError(
             "the container is in no control group of its own, of version 2",

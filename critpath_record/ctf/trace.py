@@ -41,10 +41,7 @@ def declare_integer(
 
 
 def declare_address(name: str, size: int) -> list[str]:
-    """Return the declarations of an internet address: one number, of 16 bytes two halves.
-
-    A ``sockaddr_in6`` has both, and what it is of its family is right.
-    """
+    """Return declarations of an internet address: one number, of 16 bytes two halves, or both."""
     if size == SOCKADDR:
         before = [declare_integer(f"{name}_{of}", 2, signed=False) for of in ("family", "port")]
         after = declare_integer(f"{name}_scope", 4, signed=False)
@@ -214,10 +211,7 @@ def format_metadata(
 
 
 class TraceWriter:
-    """A trace in a directory, whose metadata is written at once.
-
-    The clock is one that it shares with other traces; `epoch` is its offset (ns).
-    """
+    """A trace in a directory, metadata at once; its clock is shared, at an offset `epoch` (ns)."""
 
     def __init__(
         self,

@@ -209,20 +209,11 @@ cdef inline void put_header(Writer* w, uint32_t number, uint64_t time) noexcept 
 cdef class Pages:
     """Decodes the pages of one trace's cpus; may be used by several threads at once.
 
-    Parameters
-    ----------
-    layout : tuple of int
-        Of a page: offset and size of the commit word, offset and size of the data, size
-        of the whole; of a record: offset of common_flags and of common_pid.
-    times : tuple of int
-        Earliest and latest time (ns) that is believed; beyond, a page is damaged.
-    starts, words : array of int32
-        Programs of the events, see `critpath_record.ftrace.ctf_events.programs`.
-    large : bool
-        Which of LTTng's event headers is written.
-    current : tuple of int
-        Id of ``critpath_current`` in the trace, ftrace's ID of ``sched_switch`` and the
-        offset of its ``next_pid``; -1 three times where switches are not recorded.
+    `layout`: of a page offset and size of the commit word and of the data, size of the whole; of a
+    record offset of common_flags and common_pid.  `times`: earliest and latest (ns) that are
+    believed.  `starts`, `words`: programs, see `critpath_record.ftrace.ctf_events`.  `large`: which
+    of LTTng's event headers is written.  `current`: id of ``critpath_current``, ftrace's ID of
+    ``sched_switch`` and offset of its ``next_pid``; -1 where switches are not recorded.
     """
 
     cdef Layout layout
@@ -248,32 +239,12 @@ cdef class Pages:
     def scan(self, const uint8_t[::1] data, starts, words):
         """Go through all pages and gather what conversion has to know before it begins.
 
-        Parameters
-        ----------
-        data : bytes-like
-            Pages one after the other; the last may be cut off.
-        starts, words : array of int32
-            Programs whose output is gathered.
-
-        Returns
-        -------
-        events : int
-            Records that will be events of the trace.
-        unknown : int
-            Records of events that no program is for.
-        short : int
-            Records that lack fields; they are not converted.
-        backward : int
-            Events earlier than the event before them; conversion makes them as late.
-        first, last : int
-            Times (ns) of the first and the last event; 0 without events.
-        missed : array of int64
-            For each page that says so, its number and how many events went missing
-            before it, -1 where it does not say.
-        damaged : array of int64
-            Numbers of damaged pages.
-        gathered : bytes
-            For each record of a gathering program its time (u64) and the output.
+        `data`: pages, the last of which may be cut off.  `starts`, `words`: programs whose output
+        is gathered.  Returns the number of records that will be events, of those of events that no
+        program is for, of those that lack fields, of events that are earlier than the one before
+        and are made as late; times of the first and last event (ns; 0 without); for each page that
+        says so its number and how many went missing before it (-1: unknown); numbers of damaged
+        pages; for each record that a program gathers its time (u64) and the output.
         """
         cdef const int32_t[::1] also = starts
         cdef const int32_t[::1] steps = words
@@ -345,31 +316,10 @@ cdef class Pages:
               span, losses, const uint8_t[::1] beside):
         """Convert all pages to packets.
 
-        Parameters
-        ----------
-        data : bytes-like
-            As for `scan`.
-        descriptor : int
-            Open for writing.
-        header : bytes
-            The packet header, ready to be written.
-        cpu : int
-        span : tuple of int
-            When recording began and ended (ns), for packets without events.
-        losses : array of int64
-            Pairs, ascending: a page's number and how many events were lost before it.
-            The number of pages stands for what was lost after the last.
-        beside : bytes-like
-            What the programs' steps take from beside the records, in their order.
-
-        Returns
-        -------
-        int
-            Events written, with those of ``critpath_current``, which are no records.
-
-        Raises
-        ------
-        OSError
+        `header`: of every packet.  `span`: of the recording (ns), for packets without events.
+        `losses`: ascending pairs of a page's number, that of all pages for what was lost after the
+        last, and of events lost before it.  `beside`: what steps take from beside the records.
+        Returns how many events were written, ``critpath_current`` included; raises OSError.
         """
         cdef const int64_t[::1] lost = losses
         cdef int64_t total = data.shape[0], number = 0, at = 0, start, size, need

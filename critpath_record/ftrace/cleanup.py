@@ -111,10 +111,7 @@ def has_unsaved_pages(session: str) -> bool:
 
 
 def save_buffers(instance: Instance, raw: Path) -> None:
-    """Append what the buffers hold to a dead recorder's ``raw/``, with tracing off.
-
-    Raises CritpathError if it cannot be written.
-    """
+    """Append what the buffers hold to a dead recorder's ``raw/``, with tracing off."""
     with _saving(instance, raw) as drain:
         raws.free_reserved_space(raw)
         description = raws.read_description(raw)

@@ -661,10 +661,7 @@ def gathering_programs(
     newtask: tuple[EventFormat, CtfEventClass] | None,
     beat: tuple[EventFormat, CtfEventClass] | None = None,
 ) -> tuple[array[int], array[int]]:
-    """Return the programs that gather forks, new tasks and beats of the recorder.
-
-    See `ctf_events.compile_programs`; None stands for an event that was not recorded.
-    """
+    """Return the programs that gather forks, new tasks and beats; None: it was not recorded."""
     wanted = []
 
     def gather(of: CtfEventClass, which: int, need: int, *words: tuple[int, int] | None) -> None:

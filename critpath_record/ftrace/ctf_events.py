@@ -29,11 +29,7 @@ from critpath_record.ftrace.formats import EventFormat, FormatField
 
 
 class Step(IntEnum):
-    """What a step of a program does with its arguments a, b, c.
-
-    Offsets are bytes from the begin of the record.  The base of a location is the offset
-    that it counts from.
-    """
+    """What a step does with a, b, c; offsets are from the begin of the record, or from a base."""
 
     END = 0
     COPY = 1  # b bytes from offset a
@@ -172,10 +168,7 @@ class _Compiler:
 
 
 def compile_event(group: str, form: EventFormat, number: int) -> CtfEventClass:
-    """Return the class of an event and the program for its records.
-
-    `group` is the event's directory in tracefs, `number` its id in the trace.
-    """
+    """Return the class of a group's event, by its id in the trace, and its records' program."""
     compiler = _Compiler(group, form.name)
     need = max((f.offset + f.size for f in form.common.values()), default=8)
     for field in form.fields:

@@ -50,10 +50,9 @@ def watermark(buffer_bytes: int) -> int:
 
 def online_cpus() -> list[int]:
     """Return the CPUs that are online, or all possible ones if unknown."""
-    try:
+    with contextlib.suppress(OSError, ValueError):
         return parse_cpus(_ONLINE.read_text(encoding="ascii"))
-    except (OSError, ValueError):
-        return list(range(os.cpu_count() or 1))
+    return list(range(os.cpu_count() or 1))
 
 
 def parse_cpus(text: str) -> list[int]:
@@ -66,11 +65,7 @@ def parse_cpus(text: str) -> list[int]:
 
 
 class Stream:
-    """Moves one CPU's ring buffer to its file.
-
-    `page_bytes` is the size of a page of the ring buffer; pages are appended to those that
-    the file holds.
-    """
+    """Moves one CPU's ring buffer, in its pages of so many bytes, to the end of its file."""
 
     def __init__(self, instance: Instance, cpu: int, path: Path, page_bytes: int) -> None:
         self.cpu = cpu
@@ -334,10 +329,7 @@ class Drain:
         return 0
 
     def _end_early(self) -> None:
-        """End the recording while there is space for a trace, and for the command's files.
-
-        Everything recorded until now is kept: every thread moves its rest.
-        """
+        """End while there is space for a trace, and the command; every thread moves its rest."""
         self.failure = self.failure or CritpathError(
             f"recording was cut short: {self._raw.parent} has room left for its trace, no more",
             _MAKE_ROOM,
@@ -406,10 +398,7 @@ def write_all(file: int, data: bytes | memoryview) -> None:
 
 
 def raise_priority(thread: int = 0) -> str:
-    """Give a thread, the calling one by default, priority over those that are traced.
-
-    Returns what was permitted.
-    """
+    """Give a thread, else this one, priority over who is traced; return what was permitted."""
     with contextlib.suppress(OSError):
         os.sched_setscheduler(thread, os.SCHED_FIFO, os.sched_param(1))
         return "fifo"

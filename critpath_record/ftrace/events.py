@@ -224,10 +224,7 @@ def select_events(profile: ProfileEvents, available: Collection[str]) -> EventSe
 
 
 def abbreviate_groups(events: Iterable[str], available: Iterable[str]) -> list[str]:
-    """Return names for ``set_event``, complete groups as ``group:*`` (one write instead of many).
-
-    `events` are wanted, `available` exist, both as ``group/event``.
-    """
+    """Return names for ``set_event``: one for each group that is wanted whole of `available`."""
     groups: dict[str, set[str]] = {}
     whole: dict[str, set[str]] = {}
     for into, names in ((groups, events), (whole, available)):

@@ -160,10 +160,7 @@ def read_page_layout(file: Path) -> PageLayout:
 
 
 def check_entry_header(file: Path) -> None:
-    """Check that ``header_event`` describes record headers as the decoder expects them.
-
-    Raises CritpathError if it does not.
-    """
+    """Check that ``header_event`` describes record headers as the decoder expects them."""
     text = " ".join(_text(file).split())
     for wanted in (
         *("type_len : 5 bits", "time_delta : 27 bits", "array : 32 bits"),

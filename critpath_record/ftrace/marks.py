@@ -29,6 +29,7 @@ from critpath_record.ftrace import raw as raws
 from critpath_record.ftrace.drain import Drain, online_cpus
 from critpath_record.ftrace.tracefs import Instance, TracingWatchdog, unmount_marker
 from critpath_record.ftrace.tracefs import mount_marker as mount
+from critpath_record.proc import read_name
 
 PREFIX: Final = "critpath-marks-"
 EVERYBODY: Final = -1  # in place of a uid
@@ -50,8 +51,6 @@ class UserMarks:
 
     `root`: of tracefs.  `users`: uids, or `EVERYBODY`.  `raw`: directory to make for the pages of
     marks; None where somebody else moves them.
-
-    Raises CritpathError if the kernel or the file system refuses; nothing is left then.
     """
 
     def __init__(
@@ -179,11 +178,7 @@ def _let_in(directory: Path, users: Sequence[int]) -> None:
 
 
 class MarkRequests:
-    """Programs that would mark executions and may not: a socket that everybody may write to.
-
-    Nothing of a datagram is read; the kernel says who sent it.  What nobody reads in time
-    the kernel refuses, ten datagrams on.
-    """
+    """Programs that would mark executions and may not: a socket; only who sent is looked at."""
 
     def __init__(self, session: str = "") -> None:
         make_place()
@@ -210,7 +205,7 @@ class MarkRequests:
                 if (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS):
                     pid, uid, _ = _CREDENTIALS.unpack(data)
                     if len(self._asking) < _MOST_ASKING:
-                        self._asking[_program(pid), uid] = None
+                        self._asking[safe_text(read_name(pid)) or f"process {pid}", uid] = None
 
     def wait(self, seconds: float) -> None:
         """Note who asks within a time."""
@@ -238,15 +233,6 @@ def user_name(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except (KeyError, OverflowError):
         return str(uid)
-
-
-def _program(pid: int) -> str:
-    """Return the name of a program by its process, which may be gone."""
-    try:
-        text = Path(f"/proc/{pid}/comm").read_bytes()
-    except OSError:
-        return f"process {pid}"
-    return safe_text(text.decode("utf-8", "replace").strip())
 
 
 def sessions_with_places() -> Iterator[str]:

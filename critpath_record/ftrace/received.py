@@ -64,8 +64,6 @@ class ReceivedLabels(Source):
 
     `file`: rows of `ROW`, in order of time.  `headers`: whether to look through a request's headers
     for a traceparent.
-
-    Raises CritpathError if this kernel does not let the bytes be read; nothing is left then.
     """
 
     name: ClassVar[str] = "labels"
@@ -178,10 +176,7 @@ _RECORD: Final = _DATA - _FACTS
 
 
 def assemble(ring: int, lost: int, *, headers: bool) -> bytes:
-    """Return the program: arguments are (socket, bytes received, flags).
-
-    Registers: 6 the arguments, 7 bytes, 8 where they are, 9 what is handed over.
-    """
+    """Return the program; registers: 6 socket, bytes, flags; 7 bytes, 8 where, 9 the record."""
     a = bpf.Assembler()
     a.copy(6, 1)
     a.put(bpf.LOAD64, 7, 6, 8)

@@ -10,7 +10,7 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -55,6 +55,8 @@ from critpath_record.ftrace.preflight import (
 from critpath_record.ftrace.received import FILE as LABELS
 from critpath_record.ftrace.received import NO_SOCKETS, ReceivedLabels
 from critpath_record.ftrace.tracefs import Instance, TracingWatchdog, scan_threads
+from critpath_record.manifests import sample_clock
+from critpath_record.proc import list_pids, read_text
 from critpath_record.profiles import profile_events, profile_label
 from critpath_record.recorder import LABELS_FROM, TRACE, RecorderSettings, UnfinishedError
 from critpath_record.sockets import scan_open
@@ -68,10 +70,7 @@ _EVENTS: Final = ("entries", "read events")  # of the kernel's counts: still the
 
 
 def open_recorder(settings: RecorderSettings) -> Source:
-    """Return a recorder; nothing is made before `FtraceRecorder.start`.
-
-    Raises UsageError if it cannot write the trace format.
-    """
+    """Return a recorder, which has made nothing; raises UsageError for another trace format."""
     if settings.trace_format != FORMAT:
         raise UsageError(
             f"the ftrace recorder writes {FORMAT}, not {settings.trace_format}",
@@ -81,10 +80,7 @@ def open_recorder(settings: RecorderSettings) -> Source:
 
 
 class FtraceRecorder(UnderBudget, Source):
-    """Records through a private instance of tracefs.
-
-    `failure`: why tracing was turned off before `stop` (a full disk): the recording ends there.
-    """
+    """Records through a private instance of tracefs, until `failure` (a full disk) if any."""
 
     def __init__(self, settings: RecorderSettings) -> None:
         self._settings = settings
@@ -159,29 +155,15 @@ class FtraceRecorder(UnderBudget, Source):
 
         Returns when the trace ends (ns, CLOCK_MONOTONIC): earlier than now after a `failure`.
         """
-        try:
+        with self._keeping():
             return self._stop()
-        except Exception as error:
-            raise self._keep_unfinished(error) from error
-        except BaseException:
-            self.abort()
-            raise
 
     def drain(self, report: Callable[[str], None]) -> Taken:
-        """Remove the instance and convert what was recorded into ``trace/``.
-
-        Raises UnfinishedError if that fails, for example for lack of space; ``raw/`` then
-        stays, for `finish_killed`.
-        """
+        """Remove the instance and convert what was recorded into ``trace/``."""
         failure = self.failure
-        try:
+        with self._keeping():
             self._remove_instance()
             converted = convert(self._raw, self._settings.write_directory / TRACE, report)
-        except Exception as error:
-            raise self._keep_unfinished(error) from error
-        except BaseException:
-            self.abort()
-            raise
         warnings = [*self._warnings, *converted.warnings]
         if self._settings.tasks and not converted.tasks:
             warnings.append(NOBODY)
@@ -200,10 +182,7 @@ class FtraceRecorder(UnderBudget, Source):
         )
 
     def abort(self) -> None:
-        """Turn tracing off and remove the instance and the raw data; idempotent.
-
-        Raises CritpathError if a process keeps the instance open; it is turned off then.
-        """
+        """Turn tracing off and remove the instance and the raw data; idempotent."""
         try:
             self._take_down()
         finally:
@@ -424,6 +403,17 @@ class FtraceRecorder(UnderBudget, Source):
         if pulse is not None:
             self._description["beats"] = {str(cpu): n for cpu, n in pulse.stop().items()}
 
+    @contextlib.contextmanager
+    def _keeping(self) -> Iterator[None]:
+        """Keep what was recorded where an error ends this, but not where the user does."""
+        try:
+            yield
+        except Exception as error:
+            raise self._keep_unfinished(error) from error
+        except BaseException:
+            self.abort()
+            raise
+
     def _keep_unfinished(self, error: Exception) -> UnfinishedError:
         """Take everything down but the raw data, from which a trace can be made later."""
         wrong = self.failure or error
@@ -511,13 +501,8 @@ def result_of_gaps(raw: Path, directory: Path, converted: ConversionResult) -> d
 
 def measure_epoch() -> int:
     """Return the offset from CLOCK_MONOTONIC to the Unix epoch (ns)."""
-    tries = []
-    for _ in range(64):
-        before = time.monotonic_ns()
-        real = time.clock_gettime_ns(time.CLOCK_REALTIME)
-        after = time.monotonic_ns()
-        tries.append((after - before, real - (before + after) // 2))
-    return min(tries)[1]
+    now, real = sample_clock(64)
+    return real - now
 
 
 def _available(root: Path) -> list[str]:
@@ -555,25 +540,14 @@ def scan_cgroups() -> list[CgroupRow]:
     hierarchy's number is that of `cgroup_attach_task`'s ``dst_root``.
     """
     rows: list[CgroupRow] = []
-    for name in os.listdir("/proc"):  # noqa: PTH208 - no object per process: this is timed
-        if not name.isdecimal():
-            continue
+    for pid in list_pids():
         # Before it is read: what a move says, even one that comes right then, is newer.
         now = time.monotonic_ns()
-        try:
-            with open(f"/proc/{name}/cgroup", "rb") as stream:  # noqa: PTH123 - as above
-                text = stream.read()
-        except OSError:
-            continue
-        for line in text.decode("utf-8", "replace").splitlines():
-            number, _, rest = line.partition(":")
-            path = rest.partition(":")[2]
-            if number.isdecimal() and path and (path != "/" or int(number) == _UNIFIED):
-                rows.append((now, int(name), int(number), path))
+        for line in read_text(f"/proc/{pid}/cgroup").splitlines():
+            number, _, path = line.split(":", 2)
+            if path and (path != "/" or int(number) == _UNIFIED):
+                rows.append((now, pid, int(number), path))
     return rows
-
-
-# Turning tracing off when the recorder is killed
 
 
 # Finishing the recording of a killed recorder
@@ -629,11 +603,7 @@ def finish_killed(directory: Path, report: Callable[[str], None]) -> Taken | Non
 def recorder_facts(
     description: Mapping[str, object], converted: ConversionResult
 ) -> dict[str, object]:
-    """Return what a manifest says of its recorder.
-
-    ``event_count`` is what the kernel recorded, without what conversion adds to the trace:
-    the loss is a share of it.
-    """
+    """Return what a manifest says; of ``event_count``, the kernel's events, the loss is a share."""
     recorder = description.get("recorder")
     labels = description.get("labels")
     return {

@@ -6,6 +6,7 @@ See the kernel's Documentation/trace/ftrace.rst, "Instances".
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import os
 import re
@@ -56,23 +57,24 @@ def find() -> Path | None:
 
 
 def mount() -> Path:
-    """Mount tracefs at its usual place, permanently: others expect it there too.
-
-    Raises CritpathError if that fails.
-    """
-    import ctypes  # noqa: PLC0415 - a machine whose tracefs is mounted needs none of it
-
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.mount(b"nodev", os.fsencode(MOUNT_POINT), b"tracefs", 0, None) != 0:
-        error = ctypes.get_errno()
-        if error != errno.EBUSY or find() != MOUNT_POINT:
-            raise CritpathError(
-                f"tracefs cannot be mounted at {MOUNT_POINT}: {os.strerror(error)}",
-                f"run as root, on the machine itself or in a privileged container: {MOUNT_COMMAND}",
-            )
-    else:
+    """Mount tracefs at its usual place, permanently: others expect it there too."""
+    try:
+        _mount(b"nodev", MOUNT_POINT, b"tracefs", 0)
         _mounted.add(MOUNT_POINT)
+    except OSError as error:
+        if error.errno != errno.EBUSY or find() != MOUNT_POINT:
+            raise CritpathError(
+                f"tracefs cannot be mounted at {MOUNT_POINT}: {error.strerror}",
+                f"run as root, on the machine itself or in a privileged container: {MOUNT_COMMAND}",
+            ) from None
     return MOUNT_POINT
+
+
+def _mount(what: bytes, place: Path, kind: bytes | None, flags: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.mount(what, os.fsencode(place), kind, flags, None) != 0:
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error))
 
 
 def was_mounted_here() -> bool:
@@ -99,21 +101,12 @@ _MNT_DETACH, _UMOUNT_NOFOLLOW = 2, 8
 
 def mount_marker(instance: Instance, place: Path) -> None:
     """Let the marker file of an instance be at another place, too; raises OSError."""
-    import ctypes  # noqa: PLC0415 - rarely needed
-
-    source = os.fsencode(instance.path / "trace_marker")
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.mount(source, os.fsencode(place), None, _MS_BIND, None) != 0:
-        error = ctypes.get_errno()
-        raise OSError(error, os.strerror(error))
+    _mount(os.fsencode(instance.path / "trace_marker"), place, None, _MS_BIND)
 
 
 def unmount_marker(place: Path) -> None:
     """Undo `mount_marker`, as often as it was done."""
-    import ctypes  # noqa: PLC0415 - as above
-
-    libc = ctypes.CDLL(None, use_errno=True)
-    while libc.umount2(os.fsencode(place), _MNT_DETACH | _UMOUNT_NOFOLLOW) == 0:
+    while ctypes.CDLL(None).umount2(os.fsencode(place), _MNT_DETACH | _UMOUNT_NOFOLLOW) == 0:
         pass
 
 
@@ -234,10 +227,7 @@ class Instance:
                 self.write(name, value)
 
     def remove(self) -> None:
-        """Remove the instance if it exists.
-
-        Raises CritpathError if a process keeps one of its files open; it is turned off then.
-        """
+        """Remove the instance if it exists."""
         try:
             self._remove()
         finally:

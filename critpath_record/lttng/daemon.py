@@ -118,10 +118,7 @@ def find_own_daemons() -> Iterator[tuple[int, str]]:
 
 
 def end_daemon(pid: int) -> bool:
-    """End one of our session daemons if it has no session; return whether it is gone.
-
-    Raises CritpathError if it cannot be ended.
-    """
+    """End one of our session daemons if it has no session; return whether it is gone."""
     with contextlib.suppress(CritpathError):
         if list_sessions():
             return False
@@ -182,10 +179,7 @@ losses: Final[dict[str, tuple[CpuLoss, ...]]] = {}
 
 
 def stop_session(session: str, limit: float = DATA_LIMIT) -> str:
-    """Turn tracing off and wait until the trace is written.
-
-    Returns a warning if it was not written in time, else "".
-    """
+    """Turn tracing off; return a warning if the trace was not written in time, else ""."""
     try:
         # Stops first, then asks again and again whether data is pending.
         run_lttng("stop", session, limit=limit)

@@ -12,6 +12,7 @@ from xml.etree import ElementTree as ET
 
 from critpath.errors import CritpathError
 from critpath.units import safe_text
+from critpath_record.proc import read_text
 
 LIMIT: Final = 60.0  # seconds for one answer; a session daemon may be loading modules
 _NO_DAEMON: Final = "no session daemon"
@@ -45,10 +46,7 @@ def is_installed() -> bool:
 
 
 def run_lttng(*arguments: str, limit: float = LIMIT) -> str:
-    """Run one `lttng` command, without spawning a session daemon; return its stdout.
-
-    Raises LttngError if it is missing, fails or takes longer than `limit` seconds.
-    """
+    """Run one `lttng` command, without spawning a session daemon; return its stdout."""
     client = trusted_program("lttng")
     if client is None:
         raise _missing()
@@ -163,10 +161,7 @@ def version() -> str:
 
 def modules_version() -> str:
     """Return lttng-modules' version, "" while they are not loaded."""
-    try:
-        return Path("/sys/module/lttng_tracer/version").read_text(encoding="ascii").strip()
-    except (OSError, ValueError):
-        return ""
+    return read_text("/sys/module/lttng_tracer/version").strip()
 
 
 def parse_version(shown: str) -> tuple[int, ...]:
@@ -205,11 +200,8 @@ def trusted_program(name: str) -> str | None:
         if not Path(place).is_absolute():
             continue
         path = Path(place, name)
-        if (
-            path.is_file()
-            and os.access(path, os.X_OK)
-            and (os.geteuid() or _is_controlled_by_root(path))
-        ):
+        found = path.is_file() and os.access(path, os.X_OK)
+        if found and (os.geteuid() or _is_controlled_by_root(path)):
             return str(path)
     return None
 

@@ -128,15 +128,12 @@ class LttngRecorder(UnderBudget, Source):
 
     @property
     def failure(self) -> CritpathError | None:
-        """Why a budget cannot be held any more.
-
-        LTTng's daemons write, and count what they could not as lost packets.
-        """
+        """Why a budget cannot be held any more; what cannot be written LTTng counts as lost."""
         return self._budget.failure() if self._budget is not None else None
 
     def close(self) -> int:
         """Stop the session, and wait for the consumer daemon to write the trace."""
-        try:
+        with self._keeping():
             if self._budget is not None:
                 self._budget.end_watching()
             end = self._end = time.monotonic_ns()
@@ -146,28 +143,16 @@ class LttngRecorder(UnderBudget, Source):
             if self._budget is not None:
                 self._budget.stop()
                 warnings += self._budget.warnings
-        except CritpathError as error:
-            raise self._keep_unfinished(error) from error
-        except BaseException:
-            with contextlib.suppress(CritpathError):
-                self.abort()
-            raise
         self._warnings += warnings
         return end
 
     def drain(self, report: Callable[[str], None]) -> Taken:
         """Read the counts, destroy the session and check that there is a trace."""
-        try:
+        with self._keeping():
             report("reading LTTng's counts")
             counted = [one for name in self._sessions for one in program.list_channels(name)]
             self._remove_sessions(wait=True)
             self._end_daemons()
-        except CritpathError as error:
-            raise self._keep_unfinished(error) from error
-        except BaseException:
-            with contextlib.suppress(CritpathError):
-                self.abort()
-            raise
         self._write_sockets()
         # LTTng's daemon wrote by name: to what this recording's directory was by then.
         written = _trace_format(self._settings.write_directory / "trace" / "kernel" / "metadata")
@@ -240,20 +225,23 @@ class LttngRecorder(UnderBudget, Source):
         return {}
 
     def _find_changes(self, end: int) -> Iterator[Gap]:
-        """Yield a gap over everything for each part that is no longer as it was begun.
-
-        LTTng does not say since when.
-        """
+        """Yield a gap over everything for what is not as it was begun; LTTng tells no more."""
         now = self._describe()
         for name, was in self._state.items() if now else ():
             if now.get(name) != was:
                 yield Gap(self._begin, end, -1, f"LTTng: {name} was changed by somebody else")
 
-    def _keep_unfinished(self, error: CritpathError) -> UnfinishedError:
-        """Destroy the session at once, and keep what LTTng has written."""
-        with contextlib.suppress(CritpathError):
-            self.abort()
-        return UnfinishedError(error.what, error.do)
+    @contextlib.contextmanager
+    def _keeping(self) -> Iterator[None]:
+        """Destroy the session where an error ends this, and keep what LTTng has written."""
+        try:
+            yield
+        except BaseException as error:
+            with contextlib.suppress(CritpathError):
+                self.abort()
+            if isinstance(error, CritpathError):
+                raise UnfinishedError(error.what, error.do) from error
+            raise
 
     def abort(self) -> None:
         """Destroy the session at once."""
@@ -268,10 +256,7 @@ class LttngRecorder(UnderBudget, Source):
         start_daemon(self._settings.session)
 
     def _load(self, session: str, output: Path) -> SessionFile:
-        """Load the profile, with the session's name and output filled in.
-
-        Under a budget, what is always recorded and what is not are two sessions.
-        """
+        """Load the profile with the session's name and output; under a budget there are two."""
         try:
             available = program.list_kernel_events()
         except program.LttngError as error:
@@ -530,10 +515,7 @@ def make_session_file(
 
 
 def _find_parts(root: ET.Element) -> tuple[ET.Element, ET.Element, ET.Element, ET.Element]:
-    """Return the session, its kernel channel, and that one's events and contexts.
-
-    Raises ValueError if the file has none.
-    """
+    """Return the session, its kernel channel, that one's events and contexts."""
     session = _find_child(root, "session")
     for name in ("name", "domains/domain/channels/channel/name"):
         _find_child(session, name)
@@ -546,10 +528,7 @@ def _find_parts(root: ET.Element) -> tuple[ET.Element, ET.Element, ET.Element, E
 def _remove_missing(
     events: ET.Element, available: set[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Remove the events that the tracer lacks; return the names kept and those removed.
-
-    Old tracers refuse a session with an unknown event; new ones accept it and record nothing.
-    """
+    """Remove events that the tracer lacks, which old ones refuse; return names kept and removed."""
     kept: list[str] = []
     missing: list[str] = []
     instead = False  # what another tracer has instead is no lack
