@@ -21,6 +21,7 @@ ONLY_WITH: Final = {
         *("counts/attach.py", "counts/counting.py", "counts/events.py", "counts/fallback.py"),
         *("counts/functions.py", "counts/recorder.py", "counts/syscall_names.py"),
     ),
+    "`--counts`, `--recorder counts` or `--files`": ("btf.py",),
     "`critpath doctor --deep`": ("trials.py",),
     "`critpath ab`, which executes commands as the user": ("slots.py",),
     "`--stacks`": (

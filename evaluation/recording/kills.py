@@ -70,7 +70,9 @@ def find_left(pid: int) -> list[str]:
     """Return what a recorder has left on this machine."""
     tops = [top for top in (INSTANCES, Path(PLACE), RUN) if top.is_dir()]
     found = [str(p) for top in tops for p in top.iterdir() if f"-{pid}-" in p.name]
-    return found + [g.name for g in groups.find_groups("critpath-") if f"-{pid}-" in g.name]
+    return found + [
+        g.name for g in groups._walk() if "critpath-" in g.name and f"-{pid}-" in g.name
+    ]
 
 
 def judge(kind: str, pid: int, place: Path) -> list[str]:

@@ -221,7 +221,7 @@ def test_nothing_stays_after_a_kill(start, wait_for, critpath, place):
     wait_for(lambda: not program_ids() - before)  # freed after a grace period
     critpath("doctor", "--clean")
     assert not find_leftovers()
-    assert not [g for g in groups.find_groups("critpath-") if str(recorder.pid) in g.name]
+    assert not [g for g in groups._walk() if str(recorder.pid) in g.name]
     [manifest] = place.rglob("*killed*/critpath.json")
     assert json.loads(manifest.read_text())["state"] == "interrupted"
 
