@@ -107,8 +107,9 @@ def _find_bytes(a: bpf.Assembler) -> None:
     a.put(bpf.LOAD64, 1, 6, 16)
     a.mask(1, _PEEK)
     a.jump_if(1, 0, "out", code=bpf.NOT_EQUAL)
+    # Of a block no more is handed over than was read: only a new state's bytes must be 0 at first.
     a.set(1, 0)
-    for at in range(_RECORD, 0, 8):
+    for at in (*range(_RECORD, _RECORD + FACTS + _STATE, 8), *range(_START, 0, 8)):
         a.put(bpf.STORE64, 10, 1, at)
     a.put(bpf.LOAD64, 1, 6, 0)
     a.put(bpf.STORE64, 10, 1, _KEY)
@@ -251,6 +252,9 @@ def _find_state(a: bpf.Assembler, states: int) -> None:
     a.jump_if(0, 0, "out")
     a.name("found")
     a.copy(9, 0)
+    a.set(1, 0)
+    for at in range(_RECORD + FACTS + _STATE, _START, 8):
+        a.put(bpf.STORE64, 10, 1, at)
     a.call(bpf.NOW)
     a.put(bpf.STORE64, 10, 0, _RECORD)
     a.call(bpf.PID_TGID)
