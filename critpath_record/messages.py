@@ -76,12 +76,13 @@ _SQL_VALUE: Final = re.compile(r"\$\d+|(?<![\w$])[+-]?\.?\d[\w.]*", re.ASCII)
 _SQL_VALUES: Final = re.compile(r"\?(?:\s*,\s*\?)+")
 # From here on it may be text that somebody wrote: quoted (also $$...$$), or a comment.
 _SQL_QUOTED: Final = re.compile(r"'|\$(?!\d)|/\*|--|\0")
-_SQL_LENGTH: Final = 44  # where the message goes on: names of prepared statements vary
+_SQL_LENGTH: Final = 44  # where the message goes on: what is before the statement varies
+_NAMES: Final = 8  # bytes by which longer names of prepared statements make room for less
 
-_TRACEPARENT: Final = re.compile(
-    rb"\r\ntraceparent:[ \t]*(?!ff)[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}",
-    re.IGNORECASE,
-)
+_TRACE: Final = rb"(?!ff)[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}"
+_TRACEPARENT: Final = re.compile(rb"\r\ntraceparent:[ \t]*" + _TRACE, re.IGNORECASE)
+# As sqlcommenter and OpenTelemetry's instrumentations write it into a comment of a statement.
+_COMMENTED: Final = re.compile(rb"/\*[^*]*?traceparent='" + _TRACE + rb"'[^*]*\*/")
 
 
 class MessageLabels:
@@ -114,7 +115,9 @@ class MessageLabels:
         if not found:
             return ""
         if data[:1] == b"P":
-            said = label_sql(rest, cut=b"\0" not in rest)
+            # A statement is called the same whatever number its name ends with.
+            room = min(_SQL_LENGTH, WINDOW - 6 - _NAMES * (len(first) // _NAMES + 1))
+            said = label_sql(rest, cut=b"\0" not in rest, room=room)
             if self._statements >= _MOST_PREPARED:
                 self._forget(next(iter(self._prepared)))
             mine = self._prepared.setdefault(socket, {})
@@ -176,8 +179,8 @@ def _label_command(data: bytes) -> str:
     return name if name in _COMMANDS or (dot and module in _MODULES) else ""
 
 
-def label_sql(data: bytes, *, quotes: str = "", cut: bool = False) -> str:
-    """Return the first words of a statement, which may be `cut`, up to quoted text."""
+def label_sql(data: bytes, *, quotes: str = "", cut: bool = False, room: int = _SQL_LENGTH) -> str:
+    """Return the first words of a statement, up to quoted text; `room` of one that is `cut`."""
     text = data.decode("utf-8", "replace")
     while comment := _SQL_COMMENT.match(text):
         text = text[comment.end() :]
@@ -194,8 +197,8 @@ def label_sql(data: bytes, *, quotes: str = "", cut: bool = False) -> str:
     text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     if value:
         text += "?" if text.endswith(("(", "=")) else " ?"
-    elif cut and len(text) > _SQL_LENGTH:
-        text = text[:_SQL_LENGTH].rpartition(" ")[0] + " …"
+    elif cut and len(text) > room:
+        text = text[:room].rpartition(" ")[0] + " …"
     return cut_text(_SQL_VALUES.sub("?", text).rstrip(" ;"))
 
 
@@ -205,6 +208,12 @@ def cut_text(text: str) -> str:
 
 
 def find_trace_id(data: bytes) -> bytes:
-    """Return the trace id of a ``traceparent`` among a request's headers, zeros for none."""
-    found = _TRACEPARENT.search(data.partition(b"\r\n\r\n")[0] + b"\r\n")
+    """Return the trace id of a ``traceparent`` among a request's headers, zeros for none.
+
+    Or in a comment of SQL.
+    """
+    if (data[:1] in {b"Q", b"P"} and data[1:2] == b"\0") or data[2:5] == b"\0\0\3":
+        found = _COMMENTED.search(data)
+    else:
+        found = _TRACEPARENT.search(data.partition(b"\r\n\r\n")[0] + b"\r\n")
     return bytes.fromhex(found[1].decode()) if found else bytes(16)

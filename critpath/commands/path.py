@@ -163,18 +163,18 @@ def _tiers(arguments: argparse.Namespace, settings: Settings, format_: str) -> s
         raise no_executions([arguments.trace], said)
     warn(said, quiet=settings["quiet"])
     doubtful = any(one.doubtful for one in found)
-    tiers, left = requests.sum_tiers(found, ids=chosen, doubtful=doubtful)
+    tiers, untold = requests.sum_tiers(found, ids=chosen, doubtful=doubtful)
     if format_ == "json":
-        if left:
-            from critpath.text.sentences import tiers_left  # noqa: PLC0415 - as below
+        if untold.requests:
+            from critpath.text.sentences import tiers_untold  # noqa: PLC0415 - as below
 
             counted = sum(tier.requests for tier in tiers if not tier.depth)
-            warn([tiers_left(left, left + counted)], quiet=settings["quiet"])
+            warn([tiers_untold(untold, counted)], quiet=settings["quiet"])
         return "".join(json.dumps(asdict(tier)) + "\n" for tier in tiers)
     from critpath.report.text import render_tiers  # noqa: PLC0415 - start-up time
 
     text = StringIO()
-    render_tiers(tiers, left, make_console(text))
+    render_tiers(tiers, untold, make_console(text))
     return text.getvalue()
 
 

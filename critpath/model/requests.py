@@ -84,6 +84,7 @@ class Rule(IntEnum):
     IMPLICIT = 8  # slices without a network
     ASSIGNED = 9  # a loop's, or a helper's, that no other rule decides
     TASK = 10  # the runtime said which task ran
+    TRACED = 11  # of one trace, as both messages say
 
 
 @dataclass(frozen=True)
@@ -554,11 +555,13 @@ class Tier:
         less.
     requests : int
     latency_ns : float
-        Own and asked together.
+        Own, asked and unknown together.
     own_ns, asked_ns, queued_ns : float or None
         See `RequestTable`; None where it is on another machine, or its requests were not found.
     threads : int
         That answered.
+    unknown_ns : float or None
+        Of which it is doubtful whether it is its own, or who was asked for it.
     """
 
     service: str
@@ -569,3 +572,23 @@ class Tier:
     asked_ns: float | None
     queued_ns: float | None
     threads: int
+    unknown_ns: float | None = None
+
+
+@dataclass(frozen=True)
+class Untold:
+    """Requests of which it is doubtful what they asked, or what that asked.
+
+    Attributes
+    ----------
+    requests : int
+    median_ns, told_ns : float
+        How long they take, and how long those of which it is known.
+    unlike : bool
+        Whether these are further apart than those of one set are.
+    """
+
+    requests: int
+    median_ns: float
+    told_ns: float
+    unlike: bool

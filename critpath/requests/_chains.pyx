@@ -20,20 +20,21 @@ cdef enum:
     DEEP = 8              # symbols of a history that decide what follows
     SLOTS = 1 << 18       # of tables of histories
     NEAR = 12             # actions before and after one, of which it is seen whether they overtook
-    KINDS = 64
+    WAITS = 3             # just before who waited, just as who waited, or at once
+    AT_ONCE = 2
 
 cdef double BEFORE = -14.0     # a call that begins before it can
-cdef double BLOCKED = -2.0     # one that waited for a connection, however long
 cdef double NOBODYS = -9.0     # a call of no chain
 
 ctypedef struct Call:
     int64_t begin
     int64_t end
-    int64_t free          # since when its connection was, where none was free before; 0 else
+    int32_t wait          # how it came by its connection, of WAITS
     int32_t begin_round
     int32_t end_round
     int32_t first         # kind of the first and the last turn of this use of a connection
     int32_t last
+    int32_t pool          # of connections that it takes one of
 
 ctypedef struct Request:
     int64_t received
@@ -45,7 +46,10 @@ ctypedef struct Request:
 ctypedef struct Step:
     # A call's begin, or an answer: what is done at last, and since when it could be.
     int64_t since
-    int32_t since_round   # -1: it waited for a connection
+    int32_t since_round
+    int32_t due           # the round in which it would be done, or join those who wait
+    int32_t before        # sorts of rounds
+    int32_t after
     int32_t group         # of steps of one sort, which do not overtake; -1 none
 
 ctypedef struct Chain:
@@ -71,10 +75,13 @@ cdef inline uint64_t mix(uint64_t x) noexcept nogil:
 
 
 cdef uint64_t context_of(const int32_t* symbol, int at, int deep) noexcept nogil:
+    """Return a key for the last symbols of a history and what kind of request it is; -1: for all."""
     cdef uint64_t key = 40503 + deep
     cdef int i
-    for i in range(at - deep, at):
-        key = mix(key * 31 + <uint64_t>(symbol[i] + 1000))
+    if deep >= 0:
+        key = mix(key * 31 + <uint64_t>(symbol[0] + 1000))
+        for i in range(at - deep, at):
+            key = mix(key * 31 + <uint64_t>(symbol[i] + 1000))
     return key
 
 
@@ -99,17 +106,19 @@ cdef class Chains:
     cdef double* known
     cdef Py_ssize_t filled, kept
     cdef Py_ssize_t many_calls, many_requests, many_steps
-    cdef int32_t kinds
+    cdef int32_t kinds, roots
     cdef int32_t[::1] owner, first, candidates
     cdef double[:, :, ::1] lags
     cdef double[::1] overtaking
-    cdef double together, apart
+    cdef int32_t[:, ::1] usual
+    cdef double leaves
+    cdef double turns[4]
     cdef uint64_t state
     cdef int64_t proposal
 
     def __cinit__(self, const int64_t[:, ::1] calls, const int64_t[:, ::1] requests,
                   const int64_t[::1] order, int32_t[::1] first, int32_t[::1] candidates,
-                  int32_t[::1] owner, int kinds, int seed):
+                  int32_t[::1] owner, int kinds, int roots, int seed):
         """Take tables of `Call` and `Request`, and numbers of both (calls first) in order of time.
 
         Of each call ``candidates`` from ``first`` on are the requests that may have asked it.
@@ -118,8 +127,10 @@ cdef class Chains:
         cdef Call* c
         cdef Request* r
         self.many_calls, self.many_requests, self.many_steps = n, m, n + m
-        self.kinds, self.first, self.candidates, self.owner = kinds, first, candidates, owner
+        self.kinds, self.roots, self.owner = kinds, roots, owner
+        self.first, self.candidates = first, candidates
         self.state = mix(<uint64_t>seed + 1)
+        self.leaves = 1
         self.calls = <Call*>calloc(n + 1, sizeof(Call))
         self.requests = <Request*>calloc(m + 1, sizeof(Request))
         self.chains = <Chain*>calloc(m + 1, sizeof(Chain))
@@ -139,9 +150,10 @@ cdef class Chains:
             raise MemoryError()
         for i in range(n):
             c = &self.calls[i]
-            c.begin, c.end, c.free = calls[i, 0], calls[i, 1], calls[i, 2]
+            c.begin, c.end, c.wait = calls[i, 0], calls[i, 1], <int32_t>calls[i, 2]
             c.begin_round, c.end_round = <int32_t>calls[i, 3], <int32_t>calls[i, 4]
             c.first, c.last = <int32_t>calls[i, 5], <int32_t>calls[i, 6]
+            c.pool = <int32_t>calls[i, 7]
         for i in range(m):
             r = &self.requests[i]
             r.received, r.answered = requests[i, 0], requests[i, 1]
@@ -188,7 +200,7 @@ cdef class Chains:
         cdef int deep
         cdef uint64_t key
         cdef double* sum
-        for deep in range(min(at, DEEP) + 1):
+        for deep in range(-1, min(at - 1, DEEP) + 1):
             key = context_of(symbol, at, deep)
             sum = self.slot(key, True)
             if sum != NULL:
@@ -198,19 +210,20 @@ cdef class Chains:
                 sum[0] += times
 
     cdef double probability(self, const int32_t* symbol, int at, int after) noexcept nogil:
-        """Return how probable what follows is: each context leaves one time to the shorter."""
+        """Return how probable what follows is: each context leaves some times to the shorter."""
         cdef double found = 1.0 / (2 * self.kinds + 1)
         cdef int deep
         cdef uint64_t key
         cdef double* all
         cdef double* its
-        for deep in range(min(at, DEEP) + 1):
+        for deep in range(-1, min(at - 1, DEEP) + 1):
             key = context_of(symbol, at, deep)
             all = self.slot(key, False)
             if all == NULL:
                 break
             its = self.slot(followed_by(key, after), False)
-            found = ((its[0] if its != NULL else 0.0) + found) / (all[0] + 1.0)
+            found = ((its[0] if its != NULL else 0.0) + self.leaves * found) / (
+                all[0] + self.leaves)
         return found
 
     cdef double weigh(self, const int32_t* symbol, int count) noexcept nogil:
@@ -240,31 +253,22 @@ cdef class Chains:
         memset(self.known_keys, 0, SLOTS * sizeof(uint64_t))
         self.kept = 0
 
-    def guess(self, int before, int after, double times):
-        """Count that after one kind (less 1 and its root: received) comes another, or the end."""
-        cdef int32_t symbol[1]
-        symbol[0] = before
-        cdef uint64_t key = context_of(symbol, 1, 1)
-        cdef double* sum = self.slot(key, True)
-        if sum != NULL:
-            sum[0] += times
-        sum = self.slot(followed_by(key, after), True)
-        if sum != NULL:
-            sum[0] += times
-        # A context counts only where the one that is shorter is known, too.
-        key = context_of(symbol, 0, 0)
-        sum = self.slot(key, True)
-        if sum != NULL:
-            sum[0] += times
-        sum = self.slot(followed_by(key, after), True)
-        if sum != NULL:
-            sum[0] += times
+    def guess(self, int root, asked, int after, double times):
+        """Count what a request asks after some others, or that it ends."""
+        cdef int32_t symbol[LONGEST]
+        cdef int at = 1
+        symbol[0] = -1 - root
+        for one in asked[:LONGEST - 1]:
+            symbol[at] = one
+            at += 1
+        self.count(symbol, at, after, times)
 
-    def learn(self):
-        """Learn what is asked from the chains as they are."""
+    def learn(self, double leaves):
+        """Learn what is asked from the chains as they are; contexts leave as much to shorter."""
         cdef Py_ssize_t r
         cdef int i
         cdef Walked w
+        self.leaves = leaves
         with nogil:
             self.forget(True)
             for r in range(self.many_requests):
@@ -276,16 +280,19 @@ cdef class Chains:
         """Take what others have learned, of a part of the same loop."""
         memcpy(self.keys, other.keys, SLOTS * sizeof(uint64_t))
         memcpy(self.sums, other.sums, SLOTS * sizeof(double))
+        self.leaves = other.leaves
         self.filled = other.filled
 
-    def set_costs(self, double[:, :, ::1] lags, double[::1] overtaking, double together,
-                  double apart):
-        """Set how probable rounds are, by both sorts, and what it costs to overtake.
+    def set_costs(self, double[:, :, ::1] lags, int32_t[:, ::1] usual, double[::1] overtaking,
+                  double[::1] turns):
+        """Set how probable rounds are, by both sorts, which are usual, and what overtaking costs.
 
-        By group of steps; and of two in one round whose causes were ready in one round, or not.
+        By group of steps; and of two in one round, as `count_rounds` counts them.
         """
-        self.lags, self.overtaking = lags, overtaking
-        self.together, self.apart = together, apart
+        cdef int i
+        self.lags, self.usual, self.overtaking = lags, usual, overtaking
+        for i in range(4):
+            self.turns[i] = turns[i]
 
     # -------------------------------------------------------------- chains
 
@@ -295,7 +302,7 @@ cdef class Chains:
         cdef Call* c
         cdef int64_t since = r.received, ready = r.received
         cdef int32_t since_round = r.received_round, ready_round = r.received_round
-        cdef int32_t before = self.kinds, last = self.kinds, i
+        cdef int32_t before = self.kinds + r.root, last = before, i
         cdef Step* s
         w.count, w.sum, w.symbol[0] = chain.count + 1, 0, -1 - r.root
         for i in range(chain.count):
@@ -308,40 +315,66 @@ cdef class Chains:
                 w.symbol[i + 1] += self.kinds
             else:
                 since, since_round, before = ready, ready_round, last
-            s.since, s.since_round = since, since_round
+            self.take_step(s, c, before, since, since_round)
             if c.begin < since:
                 w.sum += BEFORE
                 s.group = -1
-            elif c.free > since:
-                w.sum += BLOCKED
-                s.since_round = -1
-                s.group = (self.kinds + 1) * (self.kinds + 1) + c.first
             else:
-                w.sum += self.lags[before, c.first, min(c.begin_round - since_round, ROUNDS - 1)]
-                s.group = before * (self.kinds + 1) + c.first
+                w.sum += self.lags[s.before, s.after,
+                                   min(c.begin_round - since_round, ROUNDS - 1)]
             if c.end >= ready:
                 ready, ready_round, last = c.end, c.end_round, c.last
         s = &w.step[chain.count]
         w.at[chain.count] = self.at_answer[number]
-        s.since, s.since_round, s.group = ready, ready_round, last * (self.kinds + 1) + self.kinds
+        s.since, s.since_round, s.due = ready, ready_round, ready_round
+        s.before, s.after = AT_ONCE * (self.kinds + self.roots) + last, self.kinds
+        s.group = s.before * (self.kinds + 1) + s.after
         if r.answered < ready:
             w.sum += BEFORE
         else:
-            w.sum += self.lags[last, self.kinds, min(r.answered_round - ready_round, ROUNDS - 1)]
+            w.sum += self.lags[s.before, s.after,
+                               min(r.answered_round - ready_round, ROUNDS - 1)]
+
+    cdef inline void take_step(self, Step* s, const Call* c, int32_t before, int64_t since,
+                               int32_t since_round) noexcept nogil:
+        """Say of a call's begin what it follows; who waits for a connection does so in turn."""
+        cdef int32_t sorts = self.kinds + self.roots
+        s.since, s.since_round = since, since_round
+        s.before = c.wait * sorts + before
+        s.due = since_round + self.usual[before, c.first]
+        if c.wait == AT_ONCE:
+            s.after = c.first
+            s.group = s.before * (self.kinds + 1) + s.after
+        else:
+            s.after = c.pool
+            s.group = WAITS * sorts * (self.kinds + 1) + c.wait * (self.kinds + 1) + c.pool
 
     cdef void put(self, const Walked* w) noexcept nogil:
         cdef int32_t i
         for i in range(w.count):
             self.steps[w.at[i]] = w.step[i]
 
-    cdef inline double in_turn(self, Py_ssize_t before, Py_ssize_t after) noexcept nogil:
-        """Return what it costs that of two steps in one round the later was ready sooner."""
+    cdef inline int pair(self, Py_ssize_t before, Py_ssize_t after) noexcept nogil:
+        """Return which sort of pair two steps of one round are, -1 for none."""
         cdef Step* a = &self.steps[before]
         cdef Step* b = &self.steps[after]
-        if (self.rounds_of[before] != self.rounds_of[after] or a.group < 0 or b.group < 0
-                or a.since_round < 0 or b.since_round < 0 or a.since <= b.since):
+        cdef int32_t waits = AT_ONCE * (self.kinds + self.roots)
+        if self.rounds_of[before] != self.rounds_of[after] or a.group < 0 or b.group < 0:
+            return -1
+        return 2 * (a.since_round != b.since_round) + (a.before < waits or b.before < waits)
+
+    cdef inline double in_turn(self, Py_ssize_t before, Py_ssize_t after) noexcept nogil:
+        """Return what it costs that of two steps in one round the later was ready sooner."""
+        cdef int of = self.pair(before, after)
+        if of < 0 or self.steps[before].since <= self.steps[after].since:
             return 0
-        return self.together if a.since_round == b.since_round else self.apart
+        return self.turns[of]
+
+    cdef inline bint sooner(self, Py_ssize_t one, Py_ssize_t other) noexcept nogil:
+        """Tell whether a step was due before another."""
+        cdef Step* a = &self.steps[one]
+        cdef Step* b = &self.steps[other]
+        return a.due < b.due or (a.due == b.due and a.since < b.since)
 
     cdef double overtakes(self, const Walked* w) noexcept nogil:
         """Return what it costs how the steps of a chain stand among others; `changed` count once."""
@@ -363,10 +396,7 @@ cdef class Chains:
             low, high, times = max(at - NEAR, 0), min(at + NEAR, self.many_steps - 1), 0
             for other in range(low, high + 1):
                 if self.steps[other].group == group and self.changed[other] != self.proposal:
-                    if other < at:
-                        times += self.steps[other].since > self.steps[at].since
-                    else:
-                        times += self.steps[other].since < self.steps[at].since
+                    times += self.sooner(at, other) if other < at else self.sooner(other, at)
             found += self.overtaking[group] * min(times, 3)
         return found
 
@@ -410,42 +440,34 @@ cdef class Chains:
     def count_rounds(self, double[:, :, ::1] lags, double[:, ::1] overtaken, double[::1] turns):
         """Count rounds by both sorts; steps and overtaken ones by group; pairs in one round.
 
-        ``turns``: whose causes were ready in one round, of these in the other order, and both of
-        the rest.
+        Sorts: kinds, then roots, of each of WAITS; kinds, then the answer. ``turns``: pairs, and
+        those of them in the other order, of each sort of `pair`.
         """
         cdef Py_ssize_t r, at
-        cdef int32_t i, before, after, group, base = self.kinds + 1
+        cdef int32_t i
         cdef Walked w
-        cdef int64_t[::1] last = np.zeros(overtaken.shape[0], np.int64)
-        cdef Step* a
+        cdef int64_t[::1] last = np.full(overtaken.shape[0], -1, np.int64)
         cdef Step* b
         with nogil:
             for r in range(self.many_requests):
                 self.walk(r, &self.chains[r], &w)
                 for i in range(w.count):
-                    group = w.step[i].group
-                    if group >= 0 and w.step[i].since_round >= 0:
-                        before, after = group // base, group % base
-                        at = self.rounds_of[w.at[i]] - w.step[i].since_round
-                        if at >= 0:
-                            lags[before, after, min(at, ROUNDS - 1)] += 1
+                    at = self.rounds_of[w.at[i]] - w.step[i].since_round
+                    if w.step[i].group >= 0 and at >= 0:
+                        lags[w.step[i].before, w.step[i].after, min(at, ROUNDS - 1)] += 1
             for at in range(self.many_steps):
                 b = &self.steps[at]
                 if b.group < 0:
                     continue
                 overtaken[b.group, 0] += 1
-                if b.since < last[b.group]:
+                if last[b.group] >= 0 and self.sooner(at, last[b.group]):
                     overtaken[b.group, 1] += 1
                 else:
-                    last[b.group] = b.since
-                if not at or self.rounds_of[at - 1] != self.rounds_of[at]:
-                    continue
-                a = &self.steps[at - 1]
-                if a.group < 0 or a.since_round < 0 or b.since_round < 0:
-                    continue
-                i = 0 if a.since_round == b.since_round else 2
-                turns[i] += 1
-                turns[i + 1] += a.since > b.since
+                    last[b.group] = at
+                i = self.pair(at - 1, at) if at else -1
+                if i >= 0:
+                    turns[2 * i] += 1
+                    turns[2 * i + 1] += self.steps[at - 1].since > b.since
 
     # -------------------------------------------------------------- drawing
 
@@ -594,6 +616,6 @@ cdef class Chains:
             times = 0
             for other in range(max(i - NEAR, 0), i):
                 times += (self.steps[other].group == self.steps[i].group
-                          and self.steps[other].since > self.steps[i].since)
+                          and self.sooner(i, other))
             found -= self.overtaking[self.steps[i].group] * times
         return found

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import permutations
 from typing import Final
@@ -30,9 +30,11 @@ from critpath.model.requests import (
     Subrequests,
 )
 from critpath.requests._tokens import Tokens
+from critpath.requests.exact import follow_proxy
 from critpath.requests.loops import draw_owners, read_loop
 from critpath.requests.owners import Owned, process_keys, thread_keys
 from critpath.requests.pools import judge_probability
+from critpath.requests.statements import read_holds
 from critpath.requests.transitions import (
     ANSWER,
     END,
@@ -40,7 +42,9 @@ from critpath.requests.transitions import (
     Transitions,
     Way,
     find_kinds,
+    find_names,
     name_kinds,
+    name_roots,
     translate,
 )
 from critpath.schema.parameters.requests import OWNERS, TOKENS, TRANSITIONS
@@ -75,6 +79,8 @@ class Process:
         `_OPENS` and `_SURE` as bits.
     requests, asked : int64
         Which rows of the recording's tables these are.
+    says : uint8 [asks]
+        What each says of its connection: `Holds`; empty where none has a name.
     """
 
     time: I64
@@ -85,6 +91,7 @@ class Process:
     asks: I32
     requests: I64
     asked: I64
+    says: U8 = field(default_factory=lambda: np.zeros(0, np.uint8))
 
     def select(self, what: int) -> I64:
         """Return which events are so; of what is asked without those that open a connection."""
@@ -186,8 +193,13 @@ def assign(
 
         found, sure = assign_otherwise(method, table, found)
         return _replace(subrequests, found, sure, np.ones(len(found), np.bool_))
-    changed = np.zeros(len(found), np.bool_)
+    changed, only = np.zeros(len(found), np.bool_), np.zeros(len(found), np.bool_)
     for process in np.setdiff1d(table.unsure(), owned.followed).tolist():
+        passed = _follow_proxy(table, process)
+        if passed is not None:
+            rows, owner = passed
+            only[rows], found[rows], sure[rows] = True, owner, 1.0
+            continue
         followed = _follow(table, process)
         followed = _follow_loop(table, process, followed) or followed
         if followed is None:
@@ -195,7 +207,13 @@ def assign(
         rows, owner, probable = followed
         changed[rows] = True
         found[rows], sure[rows] = owner, probable
-    return _replace(subrequests, found, sure, changed)
+    made = _replace(subrequests, found, sure, changed)
+    return dataclasses.replace(
+        made,
+        request=np.where(only, found, made.request).astype(np.int32),
+        how=np.where(only, Rule.ALONE, made.how).astype(np.uint8),
+        attribution=np.where(only, Certainty.CERTAIN, made.attribution).astype(np.uint8),
+    )
 
 
 def _replace(subrequests: Subrequests, found: I64, sure: F64, changed: Bool) -> Subrequests:
@@ -239,16 +257,23 @@ class Tables:
     @cached_property
     def kind(self) -> I64:
         """Return the kind of every sub-request."""
-        return find_kinds(self.activity, self.endpoints, self.subrequests)
+        return find_kinds(self.activity, self.endpoints, self.requests, self.subrequests)
+
+    @cached_property
+    def says(self) -> U8:
+        """Return what each sub-request says of its connection; an opening nothing."""
+        called = find_names(self.requests, self.subrequests)
+        says: U8 = read_holds(self.requests.strings)[called]
+        says[self.subrequests.connects == 1] = 0
+        return says
 
     @cached_property
     def elsewhere(self) -> Sequence[Sequence[int]]:
         """Return what requests asked in another recording, as histories of this one."""
         if not self._ways:
             return ()
-        words, _ = name_kinds(self.activity, self.endpoints, self.subrequests)
-        codes, roots = self.requests.service.tolist(), self.root.tolist()
-        services = {self.requests.strings[code]: of for code, of in zip(codes, roots, strict=True)}
+        words, _ = name_kinds(self.activity, self.endpoints, self.requests, self.subrequests)
+        services = dict(zip(name_roots(self.requests), self.root.tolist(), strict=True))
         return translate(self._ways, words, services)
 
     @cached_property
@@ -258,9 +283,11 @@ class Tables:
 
     @cached_property
     def root(self) -> I64:
-        """Return the kind that every request begins with: those of a process differ by service."""
-        _, service = np.unique(self.requests.service, return_inverse=True)
-        return self.kinds + service.reshape(-1).astype(np.int64)
+        """Return the kind that every request begins with: by service, and what it is called."""
+        named = (self.requests.service.astype(np.int64) << 32) + self.requests.message
+        _, number = np.unique(named, return_inverse=True)
+        root: I64 = self.kinds + number.reshape(-1).astype(np.int64)
+        return root
 
     def unsure(self) -> list[int]:
         """Return the processes that serve, and of whose sub-requests too many are in doubt."""
@@ -327,6 +354,7 @@ class Tables:
             np.ascontiguousarray(np.stack(columns, axis=1), np.int32),
             rows,
             asked,
+            self.says[asked],
         )
 
     def _receivers(self, asked: I64) -> I64:
@@ -364,6 +392,16 @@ def _learn_delays(tokens: Tokens, run: _Run) -> Mapping[tuple[int, int], tuple[f
     return known
 
 
+def _follow_proxy(table: Tables, number: int) -> tuple[I64, I64] | None:
+    """Return whose the sub-requests of a proxy are, where only one can be; None of no proxy."""
+    process = table.process(number)
+    owner = follow_proxy(process)
+    if owner is None:
+        return None
+    rows = np.flatnonzero((owner >= 0) & ((process.asks[:, 3] & _SURE) == 0))
+    return process.asked[rows], process.requests[owner[rows]]
+
+
 def _follow_loop(
     table: Tables, number: int, followed: tuple[I64, I64, F64] | None
 ) -> tuple[I64, I64, F64] | None:
@@ -381,7 +419,7 @@ def _follow_loop(
     used = np.flatnonzero(loop.use >= 0)[::-1]
     others[loop.use[used]] = named[used]  # of several messages of one use the first
     of_call, probable = draw_owners(loop, others)
-    rows = np.flatnonzero((loop.use >= 0) & ~table.pooled[process.asked])
+    rows = np.flatnonzero((loop.use >= 0) & ((process.asks[:, 3] & _SURE) == 0))
     owner = of_call[loop.use[rows]]
     owner = np.where(owner >= 0, np.append(process.requests, NONE)[owner], NONE)
     return process.asked[rows], owner, probable[loop.use[rows]]

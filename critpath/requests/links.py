@@ -26,6 +26,7 @@ from critpath.model.requests import (
 from critpath.requests.assign import assign
 from critpath.requests.crossings import find_previous
 from critpath.requests.endpoints import NAMELESS
+from critpath.requests.exact import settle_traced
 from critpath.requests.left_out import Hidden
 from critpath.requests.owners import (
     Owned,
@@ -107,10 +108,11 @@ def attribute(
         owned = _find_parted_owners(parts, workers, asked)
     hidden = None if parts is None else Hidden(parts, workers, endpoints, asked)
     clear = None if hidden is None else hidden.find_clear(owned.subrequests)
+    joined = join_tiers(activity, endpoints, requests, owned.subrequests)
+    joined = settle_traced(workers, endpoints, asked, joined)
+    owned = dataclasses.replace(owned, subrequests=joined)
     assigned = assign(method, acts, workers, endpoints, asked, owned, ways or {}, clear)
-    if parts is not None:
-        assigned = assigned.take(~parts.ends_in_gap(assigned))
-    subrequests = join_tiers(activity, endpoints, requests, assigned)
+    subrequests = assigned if parts is None else assigned.take(~parts.ends_in_gap(assigned))
     sent = find_sent(activity, endpoints, requests, subrequests)
     requests = complete_requests(endpoints, requests, subrequests, owned.slices, sent)
     # Processes that serve nobody ask for themselves.

@@ -19,14 +19,16 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from critpath.model import F64, I32, I64
+from critpath.model import F64, I32, I64, Bool
 from critpath.requests._chains import Chains
+from critpath.requests.statements import find_holds
 from critpath.schema.parameters.requests import CHAINS
 
 if TYPE_CHECKING:
     from critpath.requests.assign import Process
 
 _ROUNDS: Final = 16  # technical: that are told apart, as in `_chains.pyx`
+_AT_ONCE: Final = 2  # technical: how a call came by its connection, as in `_chains.pyx`
 _OPENS, _SURE = 1, 2  # technical: bits of `Process.asks`
 _FLAT: Final = np.array([0.12] * 5 + [0.06] * 5 + [0.016] * 6)  # technical: before any are known
 
@@ -37,16 +39,17 @@ class Loop:
 
     Attributes
     ----------
-    calls : int64 [calls, 7]
-        Begin, end, since when its connection was free where none was before (0 else), rounds of
-        begin and end, kinds of its first and its last message.
+    calls : int64 [calls, 8]
+        Begin, end, how it came by its connection (`_find_waits`), rounds of begin and end, kinds
+        of its first and its last message, the pool of its connection.
     requests : int64 [requests, 5]
         Received, answered, the rounds of both, the kind that it begins with.
     use : int64 [asks]
         The call that each of the process's sub-requests is part of; -1 none.
     sure : int64 [calls]
         Whose it is by the rules; -1 where they leave that open.
-    kinds : int
+    kinds, roots : int
+        How many kinds of calls, and of requests.
     """
 
     calls: I64
@@ -54,6 +57,7 @@ class Loop:
     use: I64
     sure: I64
     kinds: int
+    roots: int
 
     def select(self, begin: int, end: int, owner: I64) -> tuple[Loop, I64]:
         """Return the calls between two of them, in order of time, and the requests open then.
@@ -64,7 +68,9 @@ class Loop:
         open_then = (self.requests[:, 0] <= calls[-1, 0]) & (self.requests[:, 1] >= calls[0, 0])
         of = np.where(open_then, np.cumsum(open_then) - 1, -1)
         sure, owner = (np.append(of, -1)[own[begin:end]] for own in (self.sure, owner))
-        return Loop(calls, self.requests[open_then], self.use[:0], sure, self.kinds), owner
+        return Loop(
+            calls, self.requests[open_then], self.use[:0], sure, self.kinds, self.roots
+        ), owner
 
     @cached_property
     def candidates(self) -> tuple[I32, I32]:
@@ -108,9 +114,13 @@ def read_loop(process: Process) -> Loop | None:
     for column, of in ((0, What.RECEIVE), (1, What.ANSWERED)):
         rows = what == of
         requests[row[rows], column], requests[row[rows], column + 2] = time[rows], rounds[rows]
-    requests[:, 4] = np.unique(process.root, return_inverse=True)[1]
+    roots, requests[:, 4] = np.unique(process.root, return_inverse=True)
     kind, endpoint, request, bits = process.asks.T.astype(np.int64)
-    use = find_uses(kind, endpoint, begin, end, (bits & _OPENS) > 0)
+    opens = (bits & _OPENS) > 0
+    use = find_uses(kind, endpoint, begin, end, opens)
+    if process.says.any():
+        told = np.isin(endpoint, endpoint[process.says > 0])
+        use = np.where(told, find_holds(endpoint, begin, process.says, opens), use)
     use[request < -1] = -1  # another process's
     named, kinds = np.unique(kind, return_inverse=True)
     heads = np.unique(use[use >= 0])
@@ -129,11 +139,12 @@ def read_loop(process: Process) -> Loop | None:
         [
             *(begin[heads], end[last], np.zeros(len(heads), np.int64)),
             *(begin_round[heads], end_round[last], kinds[heads], kinds[last]),
+            np.zeros(len(heads), np.int64),
         ],
         axis=1,
     )
-    calls[:, 2] = _find_waits(calls, endpoint[heads], kind[heads])
-    return Loop(calls, requests, use, sure, len(named))
+    _find_waits(calls, endpoint[heads])
+    return Loop(calls, requests, use, sure, len(named), len(roots))
 
 
 def find_uses(kind: I64, endpoint: I64, begin: I64, end: I64, opens: I64) -> I64:
@@ -180,31 +191,59 @@ def find_uses(kind: I64, endpoint: I64, begin: I64, end: I64, opens: I64) -> I64
     return use
 
 
-def _find_waits(calls: I64, endpoint: I64, kind: I64) -> I64:
-    """Return since when the connection of each call was free, if none was before; 0 else.
+def _find_waits(calls: I64, endpoint: I64) -> None:
+    """Say how each call came by its connection, and of which pool that is.
 
-    Connections that are asked the same kinds are a pool; who wants one while all are taken waits.
+    Connections that are asked the same kinds are a pool; who wants one while all are taken waits,
+    and asks some rounds after one was given back, as many as it takes most often.  So whoever asks
+    over a connection after as many rounds has waited for it (1), or came before who waited (0);
+    who asks later found it free (2).
     """
-    found = np.zeros(len(calls), np.int64)
-    pool = _find_pools(endpoint, kind)
-    size = Counter(pool.values())
-    taken: set[int] = set()
-    busy: Counter[int] = Counter()
-    freed: dict[int, int] = {}
+    of_end = _find_pools(endpoint, calls[:, 5])
+    pools = np.unique([*of_end.values()])
+    calls[:, 7] = np.searchsorted(pools, [of_end[of] for of in endpoint.tolist()])
+    size = np.bincount(np.searchsorted(pools, [*of_end.values()]))
+    before = _find_before(calls, endpoint)
+    rounds = np.where(before >= 0, calls[:, 3] - calls[before, 4], _ROUNDS)
+    waited = _find_waiting(calls, endpoint, size) & (rounds < _ROUNDS)
+    calls[:, 2] = _AT_ONCE
+    for pool in range(len(size)):
+        mine = calls[:, 7] == pool
+        if (waited & mine).sum() >= CHAINS.few:
+            usual = int(np.bincount(rounds[waited & mine]).argmax())
+            calls[mine, 2] = np.clip(rounds[mine] - usual + 1, 0, _AT_ONCE)
+
+
+def _find_before(calls: I64, endpoint: I64) -> I64:
+    """Return the call before each over its connection, -1 for none."""
+    order = np.lexsort((calls[:, 0], endpoint))
+    before = np.full(len(calls), -1)
+    same = endpoint[order[1:]] == endpoint[order[:-1]]
+    before[order[1:][same]] = order[:-1][same]
+    return before
+
+
+def _find_waiting(calls: I64, endpoint: I64, size: I64) -> Bool:
+    """Return which calls are made over a connection that was given back when none was free."""
+    found = np.zeros(len(calls), np.bool_)
+    taken: dict[int, int] = {}
+    busy = np.zeros(len(size), np.int64)
+    scarce: dict[int, bool] = {}
     events = sorted(
-        [(int(row[0]), 1, number) for number, row in enumerate(calls)]
-        + [(int(row[1]), 0, number) for number, row in enumerate(calls)]
+        (int(time), -step, number)
+        for step, column in enumerate(calls[:, :2].T)
+        for number, time in enumerate(column.tolist())
     )
-    for time, begins, number in events:
-        of = int(endpoint[number])
-        if begins:
-            found[number] = freed.get(of, 0)
-            busy[pool[of]] += of not in taken
-            taken.add(of)
-        elif of in taken:
-            freed[of] = time if busy[pool[of]] == size[pool[of]] else 0
-            busy[pool[of]] -= 1
-            taken.discard(of)
+    for _, ends, number in events:
+        of, pool = int(endpoint[number]), int(calls[number, 7])
+        if not ends:
+            found[number] = scarce.get(of, False)
+            busy[pool] += of not in taken
+            taken[of] = number
+        elif taken.get(of) == number:
+            scarce[of] = bool(busy[pool] == size[pool])
+            busy[pool] -= 1
+            del taken[of]
     return found
 
 
@@ -239,9 +278,10 @@ class _Drawn:
             candidates,
             self.owner,
             loop.kinds,
+            loop.roots,
             seed,
         )
-        self._sorts = loop.kinds + 1
+        self._sorts = (_AT_ONCE + 1) * (loop.kinds + loop.roots), loop.kinds + 1
         self.tally = np.zeros(len(candidates), np.int32)
         self.slept = 0.0  # the share of steps more than a round off what is usual
 
@@ -251,51 +291,79 @@ class _Drawn:
         share = (lags + CHAINS.rounds_unknown * _FLAT) / (total + CHAINS.rounds_unknown)
         strange = CHAINS.strange_rounds
         logs = np.log((1 - strange) * share + strange / _ROUNDS)
-        groups = self._sorts * (self._sorts + 1)
-        costs = np.full(groups, CHAINS.overtakes_at_first)
-        together, apart = CHAINS.in_turn_at_first
+        costs = np.full((self._sorts[0] + _AT_ONCE) * self._sorts[1], CHAINS.overtakes_at_first)
+        of_pairs = np.array(CHAINS.in_turn_at_first)
         if overtaken is not None and turns is not None:
             few = overtaken[:, 0] < CHAINS.few
             costs = np.clip(-np.log((overtaken[:, 1] + 0.5) / (overtaken[:, 0] + 1)), 0, 4)
             costs[few] = 1.0
-            together, apart = (
-                float(np.clip(np.log((every - other + 1) / (other + 1)), 0, 4))
-                for every, other in turns.reshape(2, 2).tolist()
-            )
+            every, other = turns.reshape(4, 2).T
+            of_pairs = np.clip(np.log((every - other + 1) / (other + 1)), 0, 4)
+        # Where nobody waits for a connection: so long it takes until somebody waits for one, too.
+        usual = lags.reshape(_AT_ONCE + 1, -1, self._sorts[1], _ROUNDS)[_AT_ONCE].argmax(axis=2)
         # Rounded, so that draws are alike whichever library calculated.
-        self.costs = np.round(logs, 6), np.round(costs, 6), round(together, 6), round(apart, 6)
+        rounded = (np.round(values, 6) for values in (costs, of_pairs))
+        self.costs = np.round(logs, 6), usual.astype(np.int32), *rounded
         self.chains.set_costs(*self.costs)
 
     def begin(self, owner: I64) -> None:
         """Begin with an answer."""
-        self.set_costs(np.zeros((self._sorts, self._sorts, _ROUNDS)))
+        self.set_costs(np.zeros((*self._sorts, _ROUNDS)))
         self.owner[:] = owner
         self.chains.place()
         self.learn()
 
-    def guess(self, loop: Loop, lags: F64) -> None:
-        """Begin with a guess of what follows what, and after how many rounds."""
-        begins = {int(last): {int(one)} for one, last in np.unique(loop.calls[:, 5:7], axis=0)}
-        begins[loop.kinds] = {-1 - int(root) for root in np.unique(loop.requests[:, 4])}
-        share = lags.sum(axis=2)
+    def guess(self, loop: Loop, lags: F64, asks: F64) -> None:
+        """Begin with a guess of what follows what after how many rounds, and who asks what."""
+        share, whose = lags.sum(axis=2), asks / np.maximum(asks.sum(axis=0), 1e-9)
+        firsts = {int(last): int(one) for one, last in np.unique(loop.calls[:, 5:7], axis=0)}
         for before, after in zip(*(c.tolist() for c in np.nonzero(share > 0)), strict=True):
-            follows = 2 * loop.kinds if after == loop.kinds else after
-            for symbol in begins[before]:
-                self.chains.guess(symbol, follows, float(share[before, after]) * CHAINS.guessed)
-        self.set_costs(lags * CHAINS.guessed)
+            received, ends = before >= loop.kinds, after == loop.kinds
+            for root in [before - loop.kinds] if received else range(loop.roots):
+                times = share[before, after] * CHAINS.guessed
+                times *= 1 if received else whose[root, before]
+                times *= 1 if ends else whose[root, after]
+                symbols = [] if received else [firsts[before]]
+                self.chains.guess(root, symbols, 2 * loop.kinds if ends else after, float(times))
+        self.set_costs(np.tile(lags, (_AT_ONCE + 1, 1, 1)) * CHAINS.guessed)
         self.chains.place()
 
-    def learn(self) -> None:
+    def learn(self, leaves: float = 1.0) -> None:
         """Learn from the chains as they are: what is asked, and when."""
-        lags = np.zeros((self._sorts, self._sorts, _ROUNDS))
-        overtaken, turns = np.zeros((self._sorts * (self._sorts + 1), 2)), np.zeros(4)
+        lags = np.zeros((*self._sorts, _ROUNDS))
+        overtaken = np.zeros(((self._sorts[0] + _AT_ONCE) * self._sorts[1], 2))
+        turns = np.zeros(8)
         self.chains.count_rounds(lags, overtaken, turns)
         beside = np.pad(lags, ((0, 0), (0, 0), (1, 1)))
         near = lags + beside[:, :, 2:] + beside[:, :, :-2]
         self.slept = 1 - float(near.max(axis=2).sum() / max(lags.sum(), 1.0))
         self.set_costs(lags, overtaken, turns)
-        self.chains.learn()
+        self.chains.learn(leaves)
         self.chains.place()
+
+
+def guess_asks(loop: Loop) -> F64:
+    """Return how often a request of each kind asks what, at a guess.
+
+    Whoever is under way may have asked: the weights of a mixture, by expectation maximization.
+
+    Returns
+    -------
+    float64 [roots, kinds]
+    """
+    first, candidates = loop.candidates
+    call = np.repeat(np.arange(len(loop.calls)), np.diff(first))
+    root, kind = loop.requests[candidates, 4], loop.calls[call, 5]
+    many = np.bincount(loop.requests[:, 4], minlength=loop.roots)
+    lasting = loop.requests[:, 3] - loop.requests[:, 2] + 1
+    under_way = np.maximum(np.bincount(loop.requests[:, 4], lasting, loop.roots), 1)
+    asked: F64 = np.ones((loop.roots, loop.kinds))
+    for _ in range(CHAINS.guesses if loop.roots > 1 else 1):
+        weight = (asked / under_way[:, np.newaxis])[root, kind]
+        weight /= np.bincount(call, weight, len(loop.calls))[call]
+        sums = np.bincount(root * loop.kinds + kind, weight, asked.size)
+        asked = sums.reshape(asked.shape).astype(np.float64)
+    return np.asarray(np.round(asked / np.maximum(many, 1)[:, np.newaxis], 3))
 
 
 def guess_rounds(loop: Loop, many: int = 10) -> F64:
@@ -306,19 +374,19 @@ def guess_rounds(loop: Loop, many: int = 10) -> F64:
 
     Returns
     -------
-    float64 [kinds + 1, kinds + 1, rounds]
-        Shares of what follows one that ended, or was received (last); a call, or the answer (last).
+    float64 [kinds + roots, kinds + 1, rounds]
+        Shares of what follows one that ended, or was received; a call, or the answer (last).
     """
-    sorts = loop.kinds + 1
+    kinds, begun = loop.kinds, loop.requests[:, 4]
     length = int(max(loop.calls[:, 4].max(), loop.requests[:, 3].max())) + 1
-    came, went = np.zeros((sorts, length)), np.zeros((sorts, length))
+    came, went = np.zeros((kinds + loop.roots, length)), np.zeros((kinds + 1, length))
     np.add.at(came, (loop.calls[:, 6], loop.calls[:, 4]), 1)
-    np.add.at(came, (np.full(len(loop.requests), sorts - 1), loop.requests[:, 2]), 1)
+    np.add.at(came, (kinds + begun, loop.requests[:, 2]), 1)
     np.add.at(went, (loop.calls[:, 5], loop.calls[:, 3]), 1)
-    np.add.at(went, (np.full(len(loop.requests), sorts - 1), loop.requests[:, 3]), 1)
+    np.add.at(went, (np.full(len(loop.requests), kinds), loop.requests[:, 3]), 1)
     some = np.flatnonzero(came.sum(axis=1) >= CHAINS.few)
     to = np.flatnonzero(went.sum(axis=1) >= CHAINS.few)
-    found = np.zeros((sorts, sorts, _ROUNDS))
+    found = np.zeros((len(came), len(went), _ROUNDS))
     if not len(some) or not len(to):
         return found
     shifted = np.stack(
@@ -361,13 +429,13 @@ def draw_owners(loop: Loop, others: I64) -> tuple[I64, F64]:
     learned, begin = loop, others
     if len(loop.calls) > CHAINS.learned_from:
         learned, begin = loop.select(0, CHAINS.learned_from, others)
-    guess = guess_rounds(learned)
+    guess = guess_rounds(learned), guess_asks(learned)
     shares, scores = np.zeros((CHAINS.runs, len(candidates))), np.zeros(CHAINS.runs)
     slept = 0.0
     for seed in range(CHAINS.runs):
         run = _Drawn(learned, seed)
         if seed:
-            run.guess(learned, guess)
+            run.guess(learned, *guess)
         else:
             run.begin(begin)
         for heat, learns in _heats(CHAINS.hot if seed else 1.0):
@@ -380,11 +448,11 @@ def draw_owners(loop: Loop, others: I64) -> tuple[I64, F64]:
         for _ in range(CHAINS.drawn):
             run.chains.sweep(1.0, CHAINS.proposals, run.tally)
         shares[seed] = run.tally / CHAINS.drawn
-    weight = np.exp((scores - scores.max()) / (CHAINS.alike * len(learned.calls)))
-    weight = np.round(weight / weight.sum(), 6)
-    whole = weight @ shares
-    # Where runs end up apart, each of them is surer than it is right.
-    apart = float(weight @ np.abs(shares - whole).sum(axis=1)) / max(2 * float(whole.sum()), 1.0)
+        made = shares[: seed + 1], scores[: seed + 1]
+        if seed > 1 and _find_apart(*made, learned)[1] > CHAINS.hopeless:
+            shares, scores = made
+            break
+    whole, apart = _find_apart(shares, scores, learned)
     owner = np.full(len(loop.calls), -1, np.int64)
     probable = np.zeros(len(loop.calls))
     for number, (low, high) in enumerate(zip(first[:-1].tolist(), first[1:].tolist(), strict=True)):
@@ -394,7 +462,20 @@ def draw_owners(loop: Loop, others: I64) -> tuple[I64, F64]:
     owner[probable <= 0] = -1
     # Of who slept meanwhile, rounds do not tell who wakes up.
     most = (1 - CHAINS.strays * apart) * (1 - CHAINS.slept * slept)
-    return owner, np.round(most * probable ** (1 + CHAINS.modest * apart), 6)
+    probable = np.round(most * probable ** (1 + CHAINS.modest * apart), 6)
+    return owner, np.where(loop.sure >= 0, 1.0, probable)
+
+
+def _find_apart(shares: F64, scores: F64, loop: Loop) -> tuple[F64, float]:
+    """Return what runs together say, and how far apart they ended up.
+
+    Where they do, each of them is surer than it is right.
+    """
+    weight = np.exp((scores - scores.max()) / (CHAINS.alike * len(loop.calls)))
+    weight = np.round(weight / weight.sum(), 6)
+    whole = weight @ shares
+    apart = float(weight @ np.abs(shares - whole).sum(axis=1)) / max(2 * float(whole.sum()), 1.0)
+    return whole, apart
 
 
 def _carry_over(learned: _Drawn, loop: Loop, seed: int) -> _Drawn:

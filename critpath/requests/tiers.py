@@ -9,7 +9,8 @@ from typing import Final
 import numpy as np
 
 from critpath.model import I64, Bool
-from critpath.model.requests import Certainty, Sketches, Tier
+from critpath.model.requests import Certainty, Sketches, Tier, Untold
+from critpath.schema.parameters.requests import TIERS
 
 _DEEPEST: Final = 50  # technical
 
@@ -23,6 +24,7 @@ class _Sum:
     own: int = 0
     asked: int = 0
     queued: int = 0
+    unknown: int = 0
     here: bool = True
     threads: set[tuple[int, int, int]] = field(default_factory=set)
     below: dict[str, _Sum] = field(default_factory=dict)
@@ -30,8 +32,10 @@ class _Sum:
 
 def sum_tiers(
     sketches: Iterable[Sketches], *, ids: Collection[str] = (), doubtful: bool = False
-) -> tuple[Sequence[Tier], int]:
+) -> tuple[Sequence[Tier], Untold]:
     """Add up what requests took, and what those took that they asked.
+
+    Of those of which it is doubtful what they asked, all but their wait is unknown.
 
     Parameters
     ----------
@@ -40,24 +44,39 @@ def sum_tiers(
     ids : collection of str
         Only these executions; all that are chosen without.
     doubtful : bool
-        Count requests of which it is doubtful what they asked.
+        Count what is doubtful as if it were not.
 
     Returns
     -------
     tiers : sequence of Tier
         Each after the one that asks it; of several, who takes most time first.
-    left : int
-        Chosen requests that do not count, as it is doubtful what they asked.
+    untold : Untold
+        Chosen requests of which it is doubtful what they asked.
     """
-    top, left = _Sum(), 0
+    top = _Sum()
+    took: tuple[list[I64], list[I64]] = ([], [])
     for number, each in enumerate(sketches):
-        left += _add_recording(top, each, number, set(ids), doubtful=doubtful)
-    return tuple(_list_tiers(top, 0)), left
+        for of, lasting in zip(
+            took, _add_recording(top, each, number, set(ids), doubtful=doubtful), strict=True
+        ):
+            of.append(lasting)
+    told, untold = (np.concatenate([np.zeros(0, np.int64), *of]) for of in took)
+    return tuple(_list_tiers(top, 0)), _compare(told, untold)
+
+
+def _compare(told: I64, untold: I64) -> Untold:
+    """Say whether requests of which it is doubtful what they asked are like the others."""
+    middle, other = (float(np.median(of)) if len(of) else 0.0 for of in (untold, told))
+    low, high = np.quantile(told, TIERS.middle) if len(told) else (0.0, 0.0)
+    few = min(len(told), len(untold)) < TIERS.few
+    unlike = len(untold) > 0 and (few or not low <= middle <= high)
+    return Untold(len(untold), middle, other, bool(unlike and len(told)))
 
 
 def _add_recording(
     top: _Sum, sketches: Sketches, number: int, ids: Collection[str], *, doubtful: bool
-) -> int:
+) -> tuple[I64, I64]:
+    """Add a recording; return how long its requests took, told and untold."""
     requests, subs = sketches.requests, sketches.subrequests
     chosen = sketches.chosen
     if ids:
@@ -67,10 +86,12 @@ def _add_recording(
     unsure = (subs.request >= 0) & (subs.attribution == Certainty.DOUBTFUL)
     asked_by = root[subs.request[unsure]]
     doubted[asked_by[asked_by >= 0]] = not doubtful
-    left = int((chosen & doubted & (root == np.arange(len(requests)))).sum())
+    top_most = root == np.arange(len(requests))
     counted = (root >= 0) & ~doubted[root]
     place: dict[int, _Sum] = {}
-    level = np.flatnonzero(counted & (root == np.arange(len(requests))))
+    told, untold = np.flatnonzero(top_most & ~doubted), np.flatnonzero(top_most & doubted)
+    _add_level(top, {}, untold, sketches, number, known=False)
+    level = told
     for _ in range(_DEEPEST):
         if not len(level):
             break
@@ -81,7 +102,8 @@ def _add_recording(
             counted & within[requests.parent] & (requests.parent >= 0) & (root != _rows(root))
         )
     _add_elsewhere(place, sketches)
-    return left
+    lasting = requests.end_ns - requests.begin_ns
+    return lasting[told], lasting[untold]
 
 
 def _rows(of: I64) -> I64:
@@ -103,7 +125,13 @@ def _find_roots(parent: I64, chosen: Bool) -> I64:
 
 
 def _add_level(
-    top: _Sum, place: dict[int, _Sum], rows: I64, sketches: Sketches, number: int
+    top: _Sum,
+    place: dict[int, _Sum],
+    rows: I64,
+    sketches: Sketches,
+    number: int,
+    *,
+    known: bool = True,
 ) -> None:
     """Add requests of one depth to their places in the tree."""
     table = sketches.requests
@@ -114,10 +142,12 @@ def _add_level(
         mine = above.below.setdefault(service, _Sum())
         place[row] = mine
         mine.requests += 1
-        mine.latency += int(table.end_ns[row] - table.begin_ns[row])
-        mine.own += int(table.true_ns[row])
-        mine.asked += int(table.asked_ns[row])
-        mine.queued += int(table.queued_ns[row])
+        latency, queued = int(table.end_ns[row] - table.begin_ns[row]), int(table.queued_ns[row])
+        mine.latency += latency
+        mine.own += int(table.true_ns[row]) if known else queued
+        mine.asked += int(table.asked_ns[row]) if known else 0
+        mine.unknown += 0 if known else latency - queued
+        mine.queued += queued
         mine.threads.add((number, int(host[row]), int(table.tid[row])))
 
 
@@ -149,5 +179,6 @@ def _list_tiers(of: _Sum, depth: int) -> Iterable[Tier]:
             asked_ns=each.asked / n if each.here else None,
             queued_ns=each.queued / n if each.here else None,
             threads=len(each.threads),
+            unknown_ns=each.unknown / n if each.here else None,
         )
         yield from _list_tiers(each, depth + 1)

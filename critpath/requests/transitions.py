@@ -1,8 +1,8 @@
 """What a request asks after what it has asked: kinds of sub-requests, learned from a recording.
 
-A kind is whom a sub-request asks and how long its message is: sizes decide who of several may be
-next.  What follows a history is counted after all of it where it is short, after its last two kinds
-and after its last, and backed off in that order.
+A kind is whom a sub-request asks and what it is called, or how long its message is where it has no
+name: that decides who of several may be next.  What follows a history is counted after all of it
+where it is short, after its last two kinds and after its last, and backed off in that order.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ class Way:
     Attributes
     ----------
     service : str
+        And what the request is called, where that is known.
     asks : tuple of (str, int)
-        Port or path of whom it asked, and bytes of the message.
+        Port or path of whom it asked, and what it asked; bytes of the message.
     answered : int
         After how many of them it was answered.
     """
@@ -52,7 +53,7 @@ def collect_ways(
     activity: Activity, endpoints: Endpoints, requests: RequestTable, subrequests: Subrequests
 ) -> Counter[Way]:
     """Count what requests asked of which all that they asked is likely theirs."""
-    words, kind = name_kinds(activity, endpoints, subrequests)
+    words, kind = name_kinds(activity, endpoints, requests, subrequests)
     asks: dict[int, list[tuple[int, int]]] = {row: [] for row in range(len(requests))}
     mine = np.flatnonzero((subrequests.request >= 0) & (subrequests.connects == 0))
     columns = (subrequests.request, subrequests.probability, subrequests.begin_ns, kind)
@@ -62,28 +63,37 @@ def collect_ways(
         elif row in asks:
             asks[row].append((time, of))
     found: Counter[Way] = Counter()
-    service, answered = requests.service.tolist(), requests.answered_ns.tolist()
+    roots, answered = name_roots(requests), requests.answered_ns.tolist()
     for row, each in asks.items():
         if len(each) <= _DEEP:
             each.sort()
             before = sum(time <= answered[row] for time, _ in each)
             asked = tuple(words[of] for _, of in each)
-            found[Way(requests.strings[service[row]], asked, before)] += 1
+            found[Way(roots[row], asked, before)] += 1
     return found
 
 
+def name_roots(requests: RequestTable) -> Sequence[str]:
+    """Return of every request its service and what it is called."""
+    strings = requests.strings
+    called = np.maximum(requests.message, 0)
+    pairs = zip(requests.service.tolist(), called.tolist(), strict=True)
+    return [f"{strings[service]} {strings[called]}".rstrip() for service, called in pairs]
+
+
 def name_kinds(
-    activity: Activity, endpoints: Endpoints, subrequests: Subrequests
+    activity: Activity, endpoints: Endpoints, requests: RequestTable, subrequests: Subrequests
 ) -> tuple[Sequence[tuple[str, int]], I64]:
-    """Return of every kind whom it asks and how many bytes it has, and every sub-request's kind."""
-    size = find_sizes(activity, subrequests)
-    kind = find_kinds(activity, endpoints, subrequests, size)
+    """Return of every kind whom it asks what, and how many bytes; and every sub-request's kind."""
+    size, called = find_sizes(activity, subrequests), find_names(requests, subrequests)
+    kind = find_kinds(activity, endpoints, requests, subrequests, size)
     order = np.argsort(kind, kind="stable")
     words = []
     for rows in np.split(order, np.flatnonzero(np.diff(kind[order])) + 1) if len(order) else ():
         of = int(subrequests.endpoint[rows[0]])
         path = endpoints.strings[int(endpoints.path[of])]
-        words.append((path or str(endpoints.remote_port[of]), int(np.median(size[rows]))))
+        whom = f"{path or endpoints.remote_port[of]} {requests.strings[int(called[rows[0]])]}"
+        words.append((whom.rstrip(), int(np.median(size[rows]))))
     return words, kind
 
 
@@ -197,24 +207,43 @@ def find_sizes(activity: Activity, subrequests: Subrequests) -> I64:
     first = np.searchsorted(keys, place(ends, subrequests.begin_ns, "left"))
     last = np.searchsorted(keys, place(ends, subrequests.end_ns, "right"))
     size: I64 = summed[last] - summed[first]
-    following = np.full(len(subrequests), -1, np.int64)
-    order = np.argsort(ends, kind="stable")
-    opens = (subrequests.connects[order[:-1]] == 1) & (ends[order[:-1]] == ends[order[1:]])
-    following[order[:-1][opens]] = order[1:][opens]
-    later = following >= 0
-    size[later] = size[following[later]]
-    return size
+    return size[_find_first(subrequests)]
+
+
+def find_names(requests: RequestTable, subrequests: Subrequests) -> I32:
+    """Return what every sub-request is called: codes of `RequestTable.strings`, 0 for no name."""
+    child = subrequests.child
+    called = np.where(child >= 0, np.append(np.maximum(requests.message, 0), 0)[child], 0)
+    return called[_find_first(subrequests)].astype(np.int32)
+
+
+def _find_first(subrequests: Subrequests) -> I64:
+    """Return every sub-request's row; of the opening of a connection that of the first over it."""
+    rows = np.arange(len(subrequests))
+    order = np.argsort(subrequests.endpoint, kind="stable")
+    ends = subrequests.endpoint[order]
+    opens = (subrequests.connects[order[:-1]] == 1) & (ends[:-1] == ends[1:])
+    rows[order[:-1][opens]] = order[1:][opens]
+    return rows
 
 
 def find_kinds(
-    activity: Activity, endpoints: Endpoints, subrequests: Subrequests, size: I64 | None = None
+    activity: Activity,
+    endpoints: Endpoints,
+    requests: RequestTable,
+    subrequests: Subrequests,
+    size: I64 | None = None,
 ) -> I64:
-    """Return the kind of every sub-request: whom it asks, and the size of its message.
+    """Return the kind of every sub-request: whom it asks, and what.
 
-    The opening of a connection is of the kind of the first that goes over it.
+    What it asks is what the message is called; where that says only a command, or nothing, its size
+    as well.  The opening of a connection is of the kind of the first that goes over it.
     """
     size = find_sizes(activity, subrequests) if size is None else size.copy()
-    asked = find_targets(endpoints, subrequests)
+    called = find_names(requests, subrequests)
+    says = np.array([" " in text for text in requests.strings], np.bool_)[called]
+    asked = find_targets(endpoints, subrequests) * len(requests.strings) + called
+    size[says] = 0
     for service in np.unique(asked).tolist():
         its = asked == service
         if len(np.unique(size[its])) > TRANSITIONS.exact:

@@ -30,6 +30,7 @@ _RULES: Final = {
     "order": "order",
     "hand_over": "handed over",
     "assigned": "assigned",
+    "traced": "same trace",
 }
 
 

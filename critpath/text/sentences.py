@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         SetEntry,
         StateEntry,
     )
-    from critpath.model.requests import Tier
+    from critpath.model.requests import Tier, Untold
 
 _MOST_NAMES = 3  # technical
 _MOST_BENEATH = 3  # technical
@@ -154,12 +154,18 @@ def detail_of(segment: PathSegment) -> str:
     return f"{segment.detail}; {doing}" if segment.detail else doing
 
 
-def tiers_left(left: int, total: int) -> str:
-    """How many requests do not count, and what counts them."""
-    return (
-        f"left out: {left:,} of {plural(total, 'request')}, as it is doubtful what they asked "
-        "(--doubtful include counts them)"
+def tiers_untold(untold: Untold, total: int) -> str:
+    """Of how many requests it is unknown what they did, and whether the others are like them."""
+    said = (
+        f"unknown: of {untold.requests:,} of {plural(total, 'request')} it is doubtful what they "
+        "asked (--doubtful include takes it for true)"
     )
+    if untold.unlike:
+        said += (
+            f"; the others are not like them ({format_ns(untold.told_ns)} against "
+            f"{format_ns(untold.median_ns)}, medians): what is told is not true of all"
+        )
+    return said
 
 
 def most_of_tiers(tiers: Sequence[Tier]) -> str:
@@ -177,6 +183,10 @@ def most_of_tiers(tiers: Sequence[Tier]) -> str:
         parts += [
             (tier.queued_ns * tier.requests, waited),
             ((tier.own_ns - tier.queued_ns) * tier.requests, f"{name} itself took {{}}"),
+            (
+                (tier.unknown_ns or 0) * tier.requests,
+                f"what {name} did or asked is unknown of {{}}",
+            ),
         ]
     time, said = max(parts, default=(0.0, ""))
     if not time or not whole:

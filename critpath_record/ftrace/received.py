@@ -63,7 +63,7 @@ class ReceivedLabels(Source):
     """Labels what is received anywhere on the machine, into a file.
 
     `file`: rows of `ROW`, in order of time.  `headers`: whether to look through a request's headers
-    for a traceparent.
+    and a statement's comments for a traceparent.
     """
 
     name: ClassVar[str] = "labels"
@@ -241,17 +241,18 @@ def _choose_requests(a: bpf.Assembler) -> None:
     """Go on for what begins like a request, and end for all else; of a command keep its name."""
     a.put(bpf.LOAD32, 1, 10, _DATA)
     for word in {(method + b" ")[:4] for method in METHODS}:
-        a.jump_if(1, int.from_bytes(word, "little"), "http", code=bpf.EQUAL32)
+        a.jump_if(1, int.from_bytes(word, "little"), "far", code=bpf.EQUAL32)
     for at, register in enumerate((1, 2, 3, 4, 5)):
         a.put(bpf.LOAD8, register, 10, _DATA + at)
     a.jump_if(1, ord("*"), "command")
     a.jump_if(2, 0, "mysql", code=bpf.NOT_EQUAL)
-    for kind in "QPB":  # PostgreSQL's query, parse, bind; shorter than 16 MB
-        a.jump_if(1, ord(kind), "small")
+    for kind in "QP":  # PostgreSQL's query, parse, bind; shorter than 16 MB
+        a.jump_if(1, ord(kind), "far")
+    a.jump_if(1, ord("B"), "small")
     a.name("mysql")
     a.jump_if(3, 0, "out", code=bpf.NOT_EQUAL)
     a.jump_if(4, 0, "startup", code=bpf.NOT_EQUAL)
-    a.jump_if(5, 3, "small")
+    a.jump_if(5, 3, "far")
     a.jump("out")
     # With PostgreSQL's first message a connection begins: what was prepared before is gone.
     a.name("startup")
@@ -270,7 +271,7 @@ def _choose_requests(a: bpf.Assembler) -> None:
 
 
 def _hand_over(a: bpf.Assembler, ring: int, lost: int, *, headers: bool) -> None:
-    a.name("http")
+    a.name("far")
     if headers:
         a.jump_if(7, WINDOW, "small", code=bpf.AT_MOST)
         a.map(1, ring)

@@ -208,7 +208,7 @@ class Loop:
 class Shop:
     """Requests of three kinds that ask PostgreSQL and Redis over pools, some twice the same.
 
-    Their calls are of one size: bytes alone do not tell whose is whose.
+    Their calls are of one size, only what they are called differs.
     """
 
     def __init__(self) -> None:
@@ -228,12 +228,16 @@ class Shop:
             host="127.0.0.1", port=int(os.environ["REDIS"]), max_connections=8, timeout=60
         )
 
-    async def query(self, rows: int) -> str:
-        """Ask PostgreSQL once."""
+    async def query(self, rows: int, number: int) -> str:
+        """Ask PostgreSQL once; with ``COMMENTS`` it says for which trace (`client.c`)."""
+        trace, of = number + 1, ("orders", "basket", "stocks")[number % 3]
+        statement = f"select count(*) as {of} from generate_series(1, $1::int)"  # noqa: S608
+        if "COMMENTS" in os.environ:
+            statement += f" /*traceparent='00-{trace:032x}-{trace:016x}-01'*/"
         async with self.pool.acquire() as connection:
             port = connection._con._transport.get_extra_info("sockname")[1]
             asked = time.monotonic_ns()
-            await connection.fetchval("select count(*) from generate_series(1, $1::int)", rows)
+            await connection.fetchval(statement, rows)
             return f"{port}:{asked}:{time.monotonic_ns()}"
 
     async def count(self, number: int) -> str:
@@ -253,13 +257,17 @@ class Shop:
         kind, rows = number % 3, 200 + number * 7919 % 3000
         compute(2_000)
         if kind == 0:
-            asked = [await self.query(rows), await self.count(number)]
+            asked = [await self.query(rows, number), await self.count(number)]
         elif kind == 1:
-            asked = [await self.count(number), await self.count(number), await self.query(rows)]
+            asked = [
+                await self.count(number),
+                await self.count(number),
+                await self.query(rows, number),
+            ]
         else:
-            asked = [await self.query(rows)]
+            asked = [await self.query(rows, number)]
             compute(1_000)
-            asked.append(await self.query(rows))
+            asked.append(await self.query(rows, number))
         log(number, begin, peer, asked)
 
 

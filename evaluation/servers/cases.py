@@ -77,10 +77,10 @@ def gunicorn(app: str, *, workers: int = 4) -> tuple[str, ...]:
     return ("{bin}/gunicorn", "-w", str(workers), *logs, "-b", "127.0.0.1:{served}", f"apps:{app}")
 
 
-def _mixes(server: str, command: tuple[str, ...], *needs: str) -> Case:
+def _mixes(server: str, command: tuple[str, ...], *needs: str, **environment: str) -> Case:
     title = f"one loop, three kinds that ask twice or thrice ({server}, PostgreSQL and Redis)"
-    needed = ("redis-server", *needs)
-    return Case(title, command, "http", needed, asks="postgres redis")
+    needed, asks = ("redis-server", *needs), "postgres redis"
+    return Case(title, command, "http-shop", needed, asks=asks, environment=environment)
 
 
 def _answers_datagrams(
@@ -170,6 +170,11 @@ CASES: Final = {
     ),
     "mixed-uvicorn": _mixes(
         "uvicorn", ("{bin}/uvicorn", "--port", "{served}", "--log-level", "error", "apps:asgi_shop")
+    ),
+    "mixed-commented": _mixes(
+        "uvicorn, a traceparent in each statement",
+        ("{bin}/uvicorn", "--port", "{served}", "--log-level", "error", "apps:asgi_shop"),
+        COMMENTS="1",
     ),
     "mixed-hypercorn": _mixes(
         "hypercorn", ("{bin}/hypercorn", "apps:asgi_shop", "--bind", "127.0.0.1:{served}")

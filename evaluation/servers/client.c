@@ -2,8 +2,8 @@
  *
  * client PORT CONNECTIONS REQUESTS MODE THINK_US OUTPUT [DEPTH]
  *
- * MODE: http, http-close (a connection for each request), redis, memcached, lines; over UDP dns,
- * udp-lines, udp-memcached. Each row of
+ * MODE: http, http-close (a connection for each request), http-shop (a path for each of three
+ * kinds, a traceparent), redis, memcached, lines; over UDP dns, udp-lines, udp-memcached. Each row of
  * OUTPUT: id, local port, CLOCK_MONOTONIC before the write and after the last read (ns), thread.
  * DEPTH requests are written at once (redis: pipelining). Environment ADDRESS: whom to ask instead
  * of this machine. */
@@ -91,6 +91,8 @@ static void *ask(void *unused)
     char *data = malloc(room), text[8192];
     int local, fd = open_connection(&local), thread = syscall(SYS_gettid);
     unsigned seed = local;
+    const char *kinds[] = {"order", "carts", "stock"};
+    char trace[80];
     for (;;) {
         int id = __atomic_fetch_add(&next_id, 1, __ATOMIC_RELAXED);
         if (id >= requests)
@@ -99,13 +101,15 @@ static void *ask(void *unused)
             usleep(rand_r(&seed) % think);
         if (!strcmp(mode, "http-close") && fd < 0)
             fd = open_connection(&local);
-        int size = 0;
+        int size = 0, shop = !strcmp(mode, "http-shop");
+        sprintf(trace, "traceparent: 00-%032x-%016x-01\r\n", id + 1, id + 1);
         if (!strcmp(mode, "dns"))
             size = ask_name(text, id);
         for (int i = 0; i < (size ? 0 : depth); i++)
             size += !strncmp(mode, "http", 4)
-                ? sprintf(text + size, "GET /?id=%d HTTP/1.1\r\nHost: localhost\r\nX-Request-ID: %d\r\n%s\r\n",
-                          id, id, !strcmp(mode, "http-close") ? "Connection: close\r\n" : "")
+                ? sprintf(text + size, "GET /%s?id=%d HTTP/1.1\r\nHost: localhost\r\nX-Request-ID: %d\r\n%s\r\n",
+                          shop ? kinds[id % 3] : "", id, id, shop ? trace
+                          : !strcmp(mode, "http-close") ? "Connection: close\r\n" : "")
                 : !strcmp(mode, "redis")     ? sprintf(text + size, "INCR k%d\r\n", id % 50)
                 : !strcmp(mode, "memcached") ? sprintf(text + size, "get k%d\r\n", id % 50)
                 : !strcmp(mode, "udp-memcached")

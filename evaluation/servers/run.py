@@ -47,6 +47,7 @@ def main() -> None:
     parser.add_argument(
         "--tasks", action="store_true", help="ask the servers' runtimes which task runs"
     )
+    parser.add_argument("--labels", default="", help="as --labels-from: bytes, bytes,traceparent")
     parser.add_argument("--judge-only", action="store_true")
     parser.add_argument("--record-only", action="store_true")
     parser.add_argument("names", nargs="*", help="cases of cases.py (default: all)")
@@ -83,8 +84,8 @@ def record(place: Path, given: argparse.Namespace, names: list[str]) -> None:
             if missing:
                 print(f"{name}: skipped, not installed: {missing}")
                 continue
-            with park.serving(CASES[name]):
-                for connections in map(int, given.connections.split(",")):
+            for connections in map(int, given.connections.split(",")):
+                with park.serving(CASES[name]):
                     for load in given.loads.split(","):
                         busy = load == "busy"
                         to = place / name / f"{connections}{'-busy' if busy else ''}"
@@ -107,17 +108,23 @@ def record_one(
         by = ["node", STREAMS, "ask"] if case.mode in SHARING else [str(park.place / "client")]
         return [*by, *map(str, words)]
 
-    subprocess.run(client(max(40, 2 * connections), to / "client"), check=True)
     pushes = case.mode in {"ws", "sse"}
     shared = 6 if pushes else 120 if case.mode in SHARING else 0
     requests = max(0 if pushes else given.requests, shared * connections)
+    warms, asks = client(max(40, 2 * connections), to / "client"), client(requests, to / "client")
+    if given.labels:
+        # What a statement that was prepared before says is not known: it is recorded, too.
+        asks = ["sh", "-c", f"{shlex.join(warms)} && : > {park.truth} && {shlex.join(asks)}"]
+    else:
+        subprocess.run(warms, check=True)
     os.truncate(park.truth, 0)
     subprocess.run(
         [
             *(*given.critpath, "record", "--quiet", "--no-probe", "--force"),
             *("--profile", "requests", *["--tasks"] * given.tasks),
+            *(("--labels-from", given.labels) if given.labels else ()),
             *("-o", str(to / "recording"), "--"),
-            *client(requests, to / "client"),
+            *asks,
         ],
         check=True,
     )

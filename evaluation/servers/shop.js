@@ -37,11 +37,12 @@ function count(id) {
     });
 }
 
-async function query(rows) {
+async function query(rows, id) {
     const client = await pool.connect();
     try {
         const begin = process.hrtime.bigint();
-        await client.query("select count(*) from generate_series(1, $1::int)", [rows]);
+        const of = ["orders", "basket", "stocks"][id % 3];
+        await client.query(`select count(*) as ${of} from generate_series(1, $1::int)`, [rows]);
         return `${client.connection.stream.localPort}:${begin}:${process.hrtime.bigint()}`;
     } finally {
         client.release();
@@ -60,12 +61,12 @@ http.createServer(async (request, response) => {
     const rows = 200 + id * 7919 % 3000;
     let asked;
     spin(50000);
-    if (id % 3 === 0) asked = [await query(rows), await count(id)];
-    else if (id % 3 === 1) asked = [await count(id), await count(id), await query(rows)];
+    if (id % 3 === 0) asked = [await query(rows, id), await count(id)];
+    else if (id % 3 === 1) asked = [await count(id), await count(id), await query(rows, id)];
     else {
-        asked = [await query(rows)];
+        asked = [await query(rows, id)];
         spin(50000);
-        asked.push(await query(rows));
+        asked.push(await query(rows, id));
     }
     const peer = request.socket.remotePort;
     response.end(`${id}\n`);

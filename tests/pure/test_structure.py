@@ -613,7 +613,7 @@ READERS: Final = {
     ),
     "what programs say: messages, markers, command lines, their own names": (
         *("executions/marker.py", "executions/process.py", "requests/turns.py"),
-        "requests/tasks.py",
+        *("requests/statements.py", "requests/tasks.py"),
         *("detect/alike.py", "graph/walking.py", "model/recording.py:"),
         "vectors/table.py:functions_of",
     ),

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from critpath.documents import PathDocument
-from critpath.model.requests import Tier
+from critpath.model.requests import Tier, Untold
 from critpath.report.document.path import CodeSummary, LabelSummary
 from critpath.report.palette import LOOKS
 from critpath.report.text.table import new_table, print_line, shown
@@ -98,23 +98,24 @@ def _figures(place: CodeSummary, console: Console) -> tuple[Text, ...]:
     )
 
 
-def render_tiers(tiers: Sequence[Tier], left: int, console: Console) -> None:
+def render_tiers(tiers: Sequence[Tier], untold: Untold, console: Console) -> None:
     """Print what each service takes of the requests that are asked from outside.
 
     Parameters
     ----------
     tiers : sequence of Tier
         From `critpath.requests.tiers.sum_tiers`.
-    left : int
-        Requests that do not count.
+    untold : Untold
     console : rich.console.Console
     """
     count = sum(tier.requests for tier in tiers if not tier.depth)
     if tiers:
-        table = new_table(console, "", ">latency", ">own", ">asks", ">n", "", folding=("",))
+        heads = ["", ">latency", ">own", ">asks", *[">unknown"] * bool(untold.requests), ">n", ""]
+        table = new_table(console, *heads, folding=("",))
         for tier in tiers:
             branch = "  " * (tier.depth - 1) + "└ " * bool(tier.depth)
-            times = (tier.latency_ns, tier.own_ns, tier.asked_ns)
+            times = [tier.latency_ns, tier.own_ns, tier.asked_ns]
+            times += [tier.unknown_ns] * bool(untold.requests)
             table.add_row(
                 shown(branch + tier.service, console),
                 *(shown(format_ns(time) if time else "–", console) for time in times),
@@ -123,8 +124,8 @@ def render_tiers(tiers: Sequence[Tier], left: int, console: Console) -> None:
             )
         console.print(table)
         print_line(console, sentences.most_of_tiers(tiers))
-    if left:
-        print_line(console, sentences.tiers_left(left, count + left), style="yellow")
+    if untold.requests:
+        print_line(console, sentences.tiers_untold(untold, count), style="yellow")
 
 
 def _places(of: LabelSummary, console: Console) -> Table:

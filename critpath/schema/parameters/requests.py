@@ -129,6 +129,9 @@ class Chains(Group, name="chains", guards="loops that work for several requests 
     runs = Parameter(
         4, "runs", "from other beginnings: where they end up apart, none is believed", SERVERS
     )
+    hopeless = Parameter(
+        0.3, "share", "of calls on which three runs disagree: no more are tried", COST
+    )
     few = Parameter(20, "steps", "of a sort, that are too few to say what is usual", SERVERS)
     fixed = Parameter(
         0.99, "share", "followed by one kind, for both to be one use of a connection", SERVERS
@@ -141,16 +144,16 @@ class Chains(Group, name="chains", guards="loops that work for several requests 
     strange_rounds = Parameter(0.02, "share", "of steps that take any number of rounds", SERVERS)
     overtakes_at_first = Parameter(0.7, "log", "that overtaking costs before it is known", SERVERS)
     in_turn_at_first = Parameter(
-        (1.5, 0.4),
+        (1.5, 0.4, 0.4, 0.4),
         "log",
         "that another order in one round costs before it is known: of causes of one "
-        "round, and of others",
+        "round, and if one waited for a connection; and of others",
         SERVERS,
     )
     hot = Parameter(6.0, "temperature", "at which exchanges begin", SERVERS)
     cools = Parameter(0.95, "times", "the temperature from one sweep to the next", COST)
     learns_below = Parameter(
-        1.8, "temperature", "from which on it is learned what is usual", SERVERS
+        1.4, "temperature", "from which on it is learned what is usual", SERVERS
     )
     last = Parameter(8, "sweeps", "at the end, each followed by learning", COST)
     sweeps = Parameter(2, "sweeps", "at each temperature", COST)
@@ -221,6 +224,18 @@ class Pools(Group, name="pools", guards="pools of threads"):
 
 
 POOLS: Final = Pools()
+
+
+class Tiers(Group, name="tiers", guards="requests of which it is doubtful what they asked"):
+    """Whether the others are like them."""
+
+    middle = Parameter(
+        (0.25, 0.75), "shares", "of the others that take less than is like the rest", CUSTOM
+    )
+    few = Parameter(20, "requests", "of either that are too few to be like the rest", CUSTOM)
+
+
+TIERS: Final = Tiers()
 
 
 class Rounds(Group, name="rounds", guards="loops with helpers"):

@@ -92,6 +92,24 @@ def test_a_statement_that_was_prepared_is_known_by_its_name_on_its_connection():
     assert labels.label(2, bind) == ""
 
 
+def test_a_statement_is_called_the_same_whatever_number_its_name_ends_with():
+    labels, text = MessageLabels(), b"SELECT id, name, price FROM items WHERE owner = $1 AND b = 3"
+    names = (b"__stmt_9__", b"__stmt_a1__", b"__stmt_fff__")
+    said = {labels.label(1, postgres(b"P", n + b"\0" + text + b"\0\0\0")[:WINDOW]) for n in names}
+    assert len(said) == 1
+    assert said.pop().endswith(" …")
+
+
+def test_a_trace_id_is_found_in_a_comment_of_a_statement():
+    comment = f"/*app='shop',traceparent='00-{TRACE}-00f067aa0ba902b7-01'*/"
+    assert find_trace_id(query(f"SELECT 1 {comment}")).hex() == TRACE
+    assert find_trace_id(postgres(b"P", f"s\0{comment} SELECT 1\0".encode())).hex() == TRACE
+    assert find_trace_id(mysql(f"SELECT 1 {comment}")).hex() == TRACE
+    assert find_trace_id(query(f"SELECT 1 {comment[2:]}")) == bytes(16)  # no comment
+    assert find_trace_id(query(f"SELECT 1 {comment[:60]}")) == bytes(16)
+    assert find_trace_id(f"GET / HTTP/1.1\r\nx: {comment}\r\n\r\n".encode()) == bytes(16)
+
+
 def test_what_was_prepared_is_forgotten_when_a_connection_begins():
     labels = MessageLabels()
     bind = postgres(b"B", b"\0s1\0\0\1\0\0\0\1\0\0\0\7hunter2")

@@ -67,22 +67,32 @@ def test_sizes_and_kinds(worlds: list[Any]) -> None:
         sizes = find_sizes(world)
         assert transitions.find_sizes(world.activity, world.subrequests).tolist() == sizes
         whom = find_targets(world.endpoints, world.subrequests).tolist()
-        pairs = list(zip(whom, sizes, strict=True))
+        called = transitions.find_names(world.requests, world.subrequests).tolist()
+        says = [" " in world.requests.strings[code] for code in called]
+        sizes = [0 if said else size for said, size in zip(says, sizes, strict=True)]
+        pairs = list(zip(whom, called, sizes, strict=True))
         kinds = [sorted({*pairs}).index(pair) for pair in pairs]
-        words, kind = transitions.name_kinds(world.activity, world.endpoints, world.subrequests)
+        words, kind = transitions.name_kinds(
+            world.activity, world.endpoints, world.requests, world.subrequests
+        )
         assert kind.tolist() == kinds
         assert world.tables.kind.tolist() == kinds
         assert world.tables.kinds == len({*kinds}) == len(words)
         for row, of in enumerate(kinds):
             end = world.subrequests.endpoint[row]
             path = world.endpoints.strings[world.endpoints.path[end]]
-            assert words[of] == (path or str(world.endpoints.remote_port[end]), sizes[row])
+            name = world.requests.strings[called[row]]
+            asks = f"{path or world.endpoints.remote_port[end]} {name}".rstrip()
+            assert words[of][0] == asks
+            assert says[row] or words[of][1] == sizes[row]
 
 
 def test_ways_are_counted_of_what_is_surely_theirs(worlds: list[Any]) -> None:
     many = 0
     for world in worlds:
-        words, kind = transitions.name_kinds(world.activity, world.endpoints, world.subrequests)
+        words, kind = transitions.name_kinds(
+            world.activity, world.endpoints, world.requests, world.subrequests
+        )
         want: Counter[Way] = Counter()
         for row, request in enumerate(world.requests_rows):
             mine = [
@@ -93,7 +103,7 @@ def test_ways_are_counted_of_what_is_surely_theirs(worlds: list[Any]) -> None:
             if all(sure >= POOLS.sure for *_, sure in mine):
                 asks = tuple(words[of] for _, of, _ in sorted(mine))
                 before = sum(time <= request.answered_ns for time, *_ in mine)
-                service = world.requests.strings[request.service]
+                service = transitions.name_roots(world.requests)[row]
                 want[Way(service, asks, before)] += 1
         tables = world.activity, world.endpoints, world.requests, world.subrequests
         assert transitions.collect_ways(*tables) == want

@@ -255,7 +255,7 @@ def test_tiers_as_the_plain_twin(worlds: list[Any], doubtful: bool) -> None:
             if sub.request >= 0 and sub.attribution == Certainty.DOUBTFUL
         }  # fmt: skip
         bad = set() if doubtful else unsure
-        assert left == sum(at in bad and roots[at] == at for at in some)
+        assert left.requests == sum(at in bad and roots[at] == at for at in some)
         sums: dict[tuple[str, ...], list[float]] = {}
         threads: dict[tuple[str, ...], set[Any]] = {}
 
@@ -266,8 +266,14 @@ def test_tiers_as_the_plain_twin(worlds: list[Any], doubtful: bool) -> None:
         for at in counted:
             way = chain(at)
             place = tuple(name(up) for up in way[way.index(roots[at]) :])
-            its = (1, int(requests.end_ns[at] - requests.begin_ns[at]), at + 1, 3 * at, 5 * at)
-            sums[place] = [a + b for a, b in zip(sums.get(place, [0] * 5), its, strict=True)]
+            its = (1, int(requests.end_ns[at] - requests.begin_ns[at]), at + 1, 3 * at, 5 * at, 0)
+            sums[place] = [a + b for a, b in zip(sums.get(place, [0] * 6), its, strict=True)]
+            host = int(world.endpoints.host[requests.endpoint[at]])
+            threads.setdefault(place, set()).add((host, int(requests.tid[at])))
+        for at in (at for at in some if at in bad and roots[at] == at):
+            latency, place = int(requests.end_ns[at] - requests.begin_ns[at]), (name(at),)
+            its = (1, latency, 5 * at, 0, 5 * at, latency - 5 * at)
+            sums[place] = [a + b for a, b in zip(sums.get(place, [0] * 6), its, strict=True)]
             host = int(world.endpoints.host[requests.endpoint[at]])
             threads.setdefault(place, set()).add((host, int(requests.tid[at])))
         for sub in world.subrequests_rows:
@@ -277,8 +283,8 @@ def test_tiers_as_the_plain_twin(worlds: list[Any], doubtful: bool) -> None:
                 end = world.endpoints_rows[sub.endpoint]
                 path, port = world.endpoints.strings[end.path], end.remote_port
                 place = (*above, path or (f":{port}" if port else "unknown"))
-                its = (1, sub.end_ns - sub.begin_ns, 0, 0, 0)
-                sums[place] = [a + b for a, b in zip(sums.get(place, [0] * 5), its, strict=True)]
+                its = (1, sub.end_ns - sub.begin_ns, 0, 0, 0, 0)
+                sums[place] = [a + b for a, b in zip(sums.get(place, [0] * 6), its, strict=True)]
 
         def below(above: tuple[str, ...], sums: Any = sums) -> list[tuple[str, ...]]:
             mine = [p for p in sums if p[:-1] == above]
@@ -294,7 +300,7 @@ def test_tiers_as_the_plain_twin(worlds: list[Any], doubtful: bool) -> None:
             assert tier.latency_ns == sums[place][1] / n
             assert tier.threads == len(threads.get(place, ()))
             if place in threads:
-                own = (tier.own_ns, tier.asked_ns, tier.queued_ns)
+                own = (tier.own_ns, tier.asked_ns, tier.queued_ns, tier.unknown_ns)
                 assert own == tuple(each / n for each in sums[place][2:])
             else:
                 assert (tier.own_ns, tier.asked_ns, tier.queued_ns) == (None, None, None)

@@ -20,17 +20,18 @@ from critpath.commands.settings import effective
 from critpath.errors import UsageError
 from critpath.executions.specification import parse_specification
 from critpath.explore.questions import facts_of
-from critpath.model.requests import Certainty, Sketches
+from critpath.model.requests import Certainty, Sketches, Untold
 from critpath.read.recording import Recording
 from critpath.report.exports.as_parquet import sketch_tables
 from critpath.report.text.path import render_tiers
 from critpath.requests.find import find_sketches
 from critpath.requests.links import attribute, find_links, judge_attribution
 from critpath.requests.paths import compose_paths
-from critpath.requests.tiers import sum_tiers
+from critpath.requests.tiers import _compare, sum_tiers
 from critpath.store import save_paths
 from critpath.text.notes import word
 
+NONE = Untold(0, 0.0, 0.0, False)
 GOLDEN = """\
         latency       own      asks    n
 ───────────────────────────────────────────────────────────────────────────────────────────
@@ -46,7 +47,7 @@ def sketch(events, text="requests"):
     )
 
 
-def drawn(tiers, left=0):
+def drawn(tiers, left=NONE):
     stream = io.StringIO()
     render_tiers(tiers, left, Console(file=stream, width=100, color_system=None))
     return "".join(line.rstrip() + "\n" for line in stream.getvalue().splitlines())
@@ -70,7 +71,7 @@ def simulated(load, name, connections, requests=120):
 
 def test_what_is_shown():
     tiers, left = sum_tiers([sketch(two_tiers())])
-    assert left == 0
+    assert left.requests == 0
     assert drawn(tiers) == GOLDEN
 
 
@@ -126,16 +127,36 @@ def doubtful_world(load):
     return activity, found
 
 
-def test_what_is_doubtful_is_left_out_and_said(load):
+def test_what_is_doubtful_is_a_part_of_its_own_and_said(load):
     _, found = doubtful_world(load)
     tiers, left = sum_tiers([found])
-    roots = sum(one.requests for one in tiers if not one.depth)
-    assert left > 0
-    assert roots + left == int(found.chosen.sum())
-    assert f"left out: {left} of {roots + left} requests" in drawn(tiers, left)
+    roots = [one for one in tiers if not one.depth]
+    many = sum(one.requests for one in roots)
+    assert left.requests > 0
+    assert many == int(found.chosen.sum())
+    for tier in roots:
+        parts = tier.own_ns + tier.asked_ns + tier.unknown_ns
+        assert parts == pytest.approx(tier.latency_ns)
+    assert sum(tier.unknown_ns for tier in roots) > 0
+    assert f"unknown: of {left.requests} of {many} requests" in drawn(tiers, left)
     everything, none = sum_tiers([found], doubtful=True)
-    assert none == 0
-    assert sum(one.requests for one in everything if not one.depth) == roots + left
+    assert none.requests == 0
+    assert sum(one.requests for one in everything if not one.depth) == many
+
+
+@pytest.mark.parametrize(
+    ("told", "untold", "unlike"),
+    [
+        (range(100), range(100), False),
+        (range(100), range(90, 190), True),
+        ([5] * 3, [5] * 600, True),
+    ],
+)
+def test_whether_those_that_can_be_told_are_like_the_rest(told, untold, unlike):
+    found = _compare(np.array([*told]), np.array([*untold]))
+    assert found.unlike == unlike
+    assert ("not like them" in drawn((), found)) == unlike
+    assert not _compare(np.array([*told]), np.zeros(0, np.int64)).unlike
 
 
 def test_paths_follow_what_is_doubtful_where_that_is_asked_for(load):
