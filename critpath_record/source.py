@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 if TYPE_CHECKING:
     from critpath.errors import CritpathError
     from critpath.model import CpuLoss, Gap
-    from critpath_record.budget.loop import BesideGate
+    from critpath_record.budget.gates import BesideGate
 
 
 @dataclass(frozen=True)

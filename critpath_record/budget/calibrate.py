@@ -12,16 +12,18 @@ import secrets
 import stat
 import statistics
 import time
+from bisect import bisect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any, Final
 
+from critpath.schema.parameters.budget import MEASURED
 from critpath.untrusted import read_object
 from critpath_record._pulse import measure_calls, measure_turns
 from critpath_record.budget.control import SOFT, TRACING_ON, TRACKER, Costs
-from critpath_record.budget.loop import BesideGate, Gate
+from critpath_record.budget.gates import BesideGate, Gate
 from critpath_record.dirfd import open_dir
 
 AUTO, AGAIN, NEVER = "auto", "again", "off"
@@ -46,8 +48,7 @@ _TURNS, _CALLS = 150, 1500  # of a block: one to two ms
 _BLOCKS: Final = 20  # of each state, at least
 MOST_SECONDS: Final = 0.3
 _MOST_NS, _WIDEST = 20_000, 0.4  # emulated machines are slow
-_DAYS: Final = 30
-_VERSION: Final = 1
+_VERSION: Final = 2
 _ROOTS_CACHE: Final = Path("/var/cache/critpath")
 _LARGEST: Final = 1 << 20  # bytes of the file
 
@@ -64,9 +65,22 @@ def cache_place(environment: Mapping[str, str] = os.environ) -> Path:
     return Path(home) / "critpath" / "costs.json"
 
 
-def machine_key(cpu_model: str, layers: Sequence[str]) -> str:
-    """Return what costs depend on."""
-    return f"{_VERSION} {platform.release()} {cpu_model} mono {' '.join(layers)}"
+def machine_key(layers: Sequence[str]) -> str:
+    """Return what costs depend on: beside a full machine an event costs up to twice as much."""
+    of = f"{platform.release()} {machine_model()} mono {' '.join(layers)}"
+    load = os.getloadavg()[0] / (os.cpu_count() or 1)
+    return f"{_VERSION} {of} load {bisect(MEASURED.loads, load)}"
+
+
+def machine_model() -> str:
+    """Return the model of the machine's cpus."""
+    with contextlib.suppress(OSError):
+        for line in (
+            Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        ):
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return os.uname().machine
 
 
 def measure_events(gates: Sequence[Gate], cpu: int) -> Costs:
@@ -107,27 +121,33 @@ def find_costs(
     choice: str,
     gates: Sequence[Gate],
     cpu: int,
-    cpu_model: str,
     place: Path | None = None,
     measure: Measure | None = measure_events,
 ) -> Costs:
-    """Return what recording costs, measured now if nothing is known or it is asked for.
+    """Return what recording costs, measured now if nothing new is known or it is asked for.
 
-    Without `measure` it is what was measured before, or the table's.
+    Without `measure` it is what was measured before, however long ago, or the table's.
     """
     place = place or cache_place()
-    key = machine_key(cpu_model, [f"{gate.name}:{gate.state}" for gate in gates])
+    key = machine_key([f"{gate.name}:{gate.state}" for gate in gates])
     if choice == NEVER:
         return TABLE
-    if choice == AUTO and (found := _read(place, key)) is not None:
-        return found
+    known, age = _read(place, key) if choice == AUTO else (None, 0.0)
+    if known is not None and (measure is None or age < MEASURED.fresh):
+        return known
     if measure is None:
         return TABLE
     found = measure(gates, cpu)
     if found.measured:
         with contextlib.suppress(OSError):
             _write(place, key, found)
-    return found
+    return found if found.measured or known is None else replace(known, seconds=found.seconds)
+
+
+def forget_costs(place: Path | None = None) -> None:
+    """Forget what was measured: a recording has found that events cost something else."""
+    with contextlib.suppress(OSError):
+        (place or cache_place()).unlink()
 
 
 def add_costs(
@@ -135,7 +155,6 @@ def add_costs(
     choice: str,
     beside: Sequence[BesideGate],
     cpu: int,
-    cpu_model: str,
     measure: Measure | None = measure_events,
 ) -> Costs:
     """Return costs with those of gates beside the layers, measured apart by probes of theirs."""
@@ -147,7 +166,7 @@ def add_costs(
         probes = [stack.enter_context(of.probe(cpu)) for of in beside if not of.event_ns]
         if not probes:
             return costs
-        found = find_costs(choice, probes, cpu, cpu_model, measure=measure)
+        found = find_costs(choice, probes, cpu, measure=measure)
     return replace(
         costs,
         events={**costs.events, **{gate.name: found.events[gate.name] for gate in probes}},
@@ -228,20 +247,22 @@ def _read_all(place: Path, directory: int) -> Mapping[str, Any]:
     return read_object(place.name, _LARGEST, dir_fd=directory, owners={os.geteuid()})
 
 
-def _read(place: Path, key: str) -> Costs | None:
-    """Return what was measured in the last 30 days."""
+def _read(place: Path, key: str) -> tuple[Costs | None, float]:
+    """Return what was measured before, and how long ago (s)."""
+    nothing = None, 0.0
     try:
         with _directory(place.parent) as directory:
             found = _read_all(place, directory)[key]
-        if not 0 <= time.time() - found["at"] < _DAYS * 86_400:
-            return None
+        age = time.time() - found["at"]
+        if not 0 <= age < MEASURED.kept:
+            return nothing
         events = {name: float(found["events"][name]) for name in TABLE.events}
         interval = float(found["interval"])
     except (OSError, ValueError, TypeError, KeyError):
-        return None
+        return nothing
     if not all(20 < ns < _MOST_NS for ns in events.values()) or not 0 <= interval <= 10:
-        return None
-    return Costs(events=events, closed=TABLE.closed, interval=interval)
+        return nothing
+    return Costs(events=events, closed=TABLE.closed, interval=interval), age
 
 
 def _write(place: Path, key: str, costs: Costs) -> None:

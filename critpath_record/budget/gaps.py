@@ -24,6 +24,7 @@ JOURNAL: Final = "gaps-journal.jsonl"  # in raw/
 # a virtual cpu can be taken away just there.
 _IN_FLIGHT: Final = 1_000_000
 _TIMES: Final = ("closing", "begin", "closed", "opening", "end")
+SUMMARY: Final = "budget.json"  # in raw/: what the manifest says of a budget
 BASE: Final = "base"  # the layer without which there is no path
 SELECTED: Final = "selected.jsonl"  # of a recording, and in raw/: executions that were chosen
 BUDGET, START, OTHER, RECORD_OFF = "budget", "start", "other", "off"
@@ -86,6 +87,11 @@ class Journal:
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
+
+
+def is_under_budget(raw: Path) -> bool:
+    """Return whether a raw directory is of a recording under a budget."""
+    return (raw / JOURNAL).is_file()
 
 
 def read_journal(path: Path, begin: int, end: int) -> list[LayerGap]:

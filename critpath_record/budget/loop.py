@@ -1,77 +1,34 @@
-"""The thread that counts, decides, and opens and closes the gates."""
+"""The one control loop: it waits, counts what recording costs, asks the law, and switches.
+
+Every recorder that holds a budget has one.  What may be spent is in its account (`Control`, with a
+law), what it opens and closes are its actuators (`Gates`), and what it is for is its policy:
+windows in time and whole runs (`policies`), executions that programs choose (`programs`), a flight
+that waits for triggers (`critpath_record.flight.service`).
+"""
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import select
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from critpath.errors import CritpathError
-from critpath.schema.parameters.budget import CONTROL, NATURAL
 from critpath_record._pulse import name_thread
-from critpath_record.budget.control import OFF, Control, Reading
-from critpath_record.budget.gaps import BUDGET, START, Journal
-from critpath_record.budget.natural import Neighbours
+from critpath_record.budget.control import Control, Reading
+from critpath_record.budget.gates import Gates
 
 _HZ: Final = os.sysconf("SC_CLK_TCK")
-_LATE: Final = 0.1  # s: a poll that comes later is counted
+_LATE: Final = 0.1  # s: a look that comes later is counted
 _BESIDE: Final = 0.02  # s between two looks at what others spend
-_CORRECTED: Final = 10  # pairs after which the correction is made anew
+_SHORTEST: Final = 0.001  # s between two looks, and until the first
 _NOT_IDLE: Final = (1, 2, 3, 6, 7)  # user, nice, system, irq, softirq
-
-
-class Gate(Protocol):
-    """A layer that can be opened and closed."""
-
-    name: str
-    state: str
-    is_open: bool
-
-    def open(self) -> None:
-        """Record from now on."""
-
-    def close(self) -> None:
-        """Record nothing from now on."""
-
-    def turn_off(self) -> None:
-        """Take the costliest events away, while closed."""
-
-    def adopt(self) -> int | None:
-        """Know that somebody else has opened the gates; when it is open (ns), if it only is now."""
-
-    def end(self) -> None:
-        """Record nothing more, whoever opens it."""
-
-    def counts(self, cpus: Sequence[int]) -> list[int]:
-        """Return how many events each cpu recorded so far."""
-
-    def cpu_time(self) -> float:
-        """Return the cpu time of the threads that move pages (s)."""
-
-
-class BesideGate(Gate, Protocol):
-    """What is opened and closed beside the layers.
-
-    `event_ns` is what an event costs, 0 where that is to be measured by a probe; `closed_ns` what
-    one costs that meets it closed, if that is not measured.
-    """
-
-    event_ns: float
-    closed_ns: float
-    opened_for: float  # s so far
-    windows: int
-
-    @property
-    def cpus(self) -> Sequence[int]:
-        """Whose events it counts."""
-
-    def probe(self, cpu: int) -> contextlib.AbstractContextManager[Gate]:
-        """Make a gate whose events cost the same, and go nowhere."""
 
 
 class BusyTimes:
@@ -117,299 +74,306 @@ def count_switches(place: Path = Path("/proc/stat")) -> int:
     return 0
 
 
+class Policy:
+    """What a loop is for: this one does what the law says, and no more."""
+
+    held = False  # it says itself what is open, and the law what is paid for
+    rest = 0.0  # s for which a look at the counts may be enough
+    loop: Loop
+
+    def begin(self) -> None:
+        """Say what else the loop waits for, and what it does at times."""
+
+    def act(self, planned: float) -> float:  # noqa: ARG002 - others have a use for it
+        """Do what there is to do, as planned for a time (s); return when to look again (s)."""
+        return self.poll()
+
+    def poll(self) -> float:
+        """Count, decide and switch; return when to look again (s)."""
+        return self.loop.count()
+
+    def opened(self) -> None:
+        """Note that the first gate was opened."""
+
+    def closing(self) -> None:
+        """Note that the first gate will be closed."""
+
+    def open_since(self) -> float | None:
+        """Return how long it was open since the last look (s), None for what `Control` knows."""
+        return None
+
+    def end(self) -> None:
+        """Begin nothing more."""
+
+    def close(self) -> None:
+        """Close what is open."""
+
+
+@dataclass
+class Task:
+    """What is done when its time has come; `act` returns in how many seconds again."""
+
+    act: Callable[[], float]
+    due: float
+
+
 class Loop:
-    """Holds a budget from construction until `stop`; every gate is closed at first.
+    """Holds a budget from `start` or `run` until `stop`; every gate is closed at first."""
 
-    `gates`: in the order of `Control.layers`.  `held`: runs of a command are recorded whole: opened
-    and closed by `hold` only.  `compares`: what comes just before an opening can be compared with
-    what comes after.  `told`: a descriptor that is readable when there is something to do; -1 for
-    none.
-    """
-
-    def __init__(
-        self,
-        control: Control,
-        gates: Sequence[Gate],
-        journal: Journal,
-        cpus: Sequence[int],
-        *,
-        held: bool,
-        compares: bool = True,
-        told: int = -1,
-    ) -> None:
-        self._told, self._compares = told, compares and not held
+    def __init__(self, control: Control, gates: Gates, policy: Policy) -> None:
+        self.control, self.gates, self.policy = control, gates, policy
         self.failure: CritpathError | None = None  # why nothing can be opened or closed any more
-        self.control, self.gates, self._journal, self._cpus = control, gates, journal, tuple(cpus)
-        control.held = held
         self.late = self.polls = 0
-        self.opened_for = 0.0
-        self.windows = 0
-        self._lock = threading.Lock()
-        self._busy = BusyTimes(cpus)
-        self._counts = {gate.name: gate.counts(self._cpus) for gate in gates}
-        self._own = 0.0
-        self._own_clock = sum(gate.cpu_time() for gate in gates)  # of moving what calibration left
-        control.owe("calibration", self._own_clock)
-        self._opened_at = 0.0
-        self._lasted = dict.fromkeys(control.lasting, 0.0)  # s that layers were open, until when
-        self._lasting_since: dict[str, float] = {}
+        self.begun = self.polled = time.monotonic()
+        self.expects = False  # that something opens when it looks next
+        self.ending = False
         self._off = False
+        self._lock = threading.RLock()
+        self._busy = BusyTimes(gates.cpus)
+        self._own = 0.0  # cpu time of the thread in which it turns (s)
+        self._charged = gates.cpu_time()  # of it and those that move pages, which is charged
+        control.owe("calibration", self._charged)  # of moving what calibration left
+        control.held = policy.held
         self._command = 0.0
         self._beside: tuple[str, Callable[[], float]] | None = None
         self._beside_spent = self._beside_at = 0.0
-        self._neighbours = Neighbours()
-        self._expects = False  # that something opens when it looks next
-        self._opens_at: float | None = None  # when it may open, if that is to be compared
-        self.given_up = False  # what was held last
-        self._polled = self._prepared = 0.0
-        self.rest = 0.0  # s for which a look at the counts may be enough, from pair to pair, too
-        self._until: float | None = None
-        self.begun = time.monotonic()
+        self._files: dict[int, tuple[Callable[[], None], int]] = {}
+        self._poll: select.poll | None = None
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._ending = False
-        for gate in gates:
+        self._thread: threading.Thread | None = None
+        self._poked = False
+        self._look = Task(self._look_as_planned, self.begun + _SHORTEST)
+        self._tasks = [self._look]
+        for gate in gates.every:
             control.set_state(gate.name, gate.state)
-            journal.close_layer(gate.name, START, lambda: None)
-        self._thread = threading.Thread(target=self._run, name="critpath-budget", daemon=True)
-        self._thread.start()
+        self.watch(self._wake, self._take_poke)
+        policy.loop = self
+        policy.begin()
 
-    def charge_beside(self, part: str, spent: Callable[[], float]) -> None:
-        """Charge what something else has spent so far (s) as that part, at every poll."""
-        with self._lock:
-            self._beside = part, spent
+    # What it waits for
+
+    def watch(self, file: int, act: Callable[[], None], mask: int = select.POLLIN) -> None:
+        """Do something whenever a file is ready."""
+        self._files[file] = act, mask
+        if self._poll is not None:
+            self._poll.register(file, mask)
+
+    def ignore(self, file: int) -> None:
+        """Wait for a file no more."""
+        del self._files[file]
+        if self._poll is not None:
+            self._poll.unregister(file)
+
+    def plan(self, act: Callable[[], float]) -> Task:
+        """Do something now, and again when it says (s)."""
+        self._tasks.append(Task(act, time.monotonic()))
+        return self._tasks[-1]
+
+    def hasten(self, task: Task, seconds: float = 0.0) -> None:
+        """Do what is planned after so many seconds, or before."""
+        task.due = min(task.due, time.monotonic() + seconds)
 
     def poke(self) -> None:
         """Look at the counts now: pages were moved."""
         with contextlib.suppress(OSError, ValueError):  # ValueError: it has just ended
             os.eventfd_write(self._wake, 1)
 
-    def hold(self, opened: bool, longest: float = 0.0) -> None:
-        """Open every layer, or close all, from another thread; returns when it is done.
+    def look_within(self, seconds: float) -> None:
+        """Look at the counts after so many seconds, or before."""
+        self.hasten(self._look, seconds)
 
-        What is open for longer than `longest` (s; 0 for never) is given up: all are closed.
+    def work_beside(
+        self, work: Callable[[], None], then: Callable[[Exception | None], None]
+    ) -> None:
+        """Do something that takes long in a thread, and then something here, with what it raised.
+
+        What it takes is not charged: it has an account of its own.
         """
-        with self._lock:
-            self.given_up = False if opened else self.given_up
-            self._until = time.monotonic() + longest if opened and longest > 0 else None
-            self._poll()
-            self._hold(frozenset(self.control.layers) if opened else frozenset())
+        done, wake = [], os.eventfd(0, os.EFD_CLOEXEC)
 
-    def _hold(self, opened: frozenset[str]) -> None:
-        self._switch(opened)
-        self.control.force(opened)
+        def work_and_tell() -> None:
+            name_thread(b"critpath-beside")
+            failed: Exception | None = None
+            try:
+                work()
+            except Exception as error:  # noqa: BLE001 - told in the loop's thread
+                failed = error
+            done.append(failed)
+            os.eventfd_write(wake, 1)
+
+        def take() -> None:
+            self.ignore(wake)
+            os.close(wake)
+            then(done[0])
+
+        self.watch(wake, take)
+        start_thread(work_and_tell)
+
+    # From begin to end
+
+    def start(self) -> None:
+        """Turn in a thread of its own."""
+        self._thread = threading.Thread(target=self._turn, name="critpath-budget", daemon=True)
+        self._thread.start()
+
+    def run(self) -> None:
+        """Turn in this thread until `finish`; raises what ended it before."""
+        self._turn()
+        if self.failure is not None:
+            raise self.failure
+
+    def finish(self) -> None:
+        """Turn no more."""
+        self.ending = True
+        self.poke()
+
+    def stop(self) -> None:
+        """Close everything and end; idempotent."""
+        if self._wake < 0:
+            return
+        self.policy.end()
+        self.finish()
+        if self._thread is not None:
+            self._thread.join()
+        with self._lock:
+            try:
+                self.policy.poll()
+                self.switch(frozenset())
+            except CritpathError as error:
+                self.failure = self.failure or error
+            self.gates.end()
+        self.policy.close()
+        self._busy.close()
+        self.gates.journal.close()
+        os.close(self._wake)
+        self._wake = -1
+
+    def _turn(self) -> None:
+        from critpath_record.ftrace.drain import raise_priority  # noqa: PLC0415 - a cycle
+
+        if self._thread is not None:
+            name_thread(b"critpath-budget")
+        raise_priority()
+        before = time.thread_time()
+        self._poll = poll = select.poll()
+        for file, (_, mask) in self._files.items():
+            poll.register(file, mask)
+        while not self.ending:
+            wait = min(task.due for task in self._tasks) - time.monotonic()
+            ready = poll.poll(max(0, math.ceil(1000 * wait)))
+            with self._lock:
+                if self.ending:
+                    return
+                try:
+                    self._take(ready)
+                except CritpathError as error:
+                    self.failure = error
+                    return
+            self._own = time.thread_time() - before
+
+    def _take(self, ready: Sequence[tuple[int, int]]) -> None:
+        """Do what there is to do now."""
+        for file, _ in ready:
+            if file in self._files:
+                self._files[file][0]()
+        for task in self._tasks:
+            if time.monotonic() >= task.due or (self._poked and task is self._look):
+                task.due = time.monotonic() + max(_SHORTEST, task.act())
+
+    def _take_poke(self) -> None:
+        with contextlib.suppress(OSError):
+            os.eventfd_read(self._wake)
+        self._poked = True
+
+    def _look_as_planned(self) -> float:
+        planned, self._poked = self._look.due, False
+        self.late += time.monotonic() > planned + _LATE
+        return self.policy.act(planned)
+
+    # What is counted and decided
+
+    def charge_beside(self, part: str, spent: Callable[[], float]) -> None:
+        """Charge what something else has spent so far (s) as that part, at every look."""
+        with self._lock:
+            self._beside = part, spent
+
+    def excuse(self, seconds: float) -> None:
+        """Charge so much less of its own thread: it is on another account (s)."""
+        self._charged += seconds
 
     def look(self, command: float = 0.0) -> None:
         """Count now; `command` is cpu time of the command since the last look (s)."""
         with self._lock:
             self._command += command
-            self._poll()
+            self.policy.poll()
 
     @contextlib.contextmanager
     def closed(self, why: str) -> Iterator[None]:
         """Close every layer but lasting ones meanwhile, for another reason than the budget."""
         with self._lock:
-            self._poll()
-            opened = frozenset(gate.name for gate in self.gates if gate.is_open)
-            self._switch(opened & self.control.lasting, why)
+            self.policy.poll()
+            opened = self.gates.opened
+            self.switch(opened & self.control.lasting, why)
             try:
                 yield
             finally:
-                self._switch(opened)
-                self._poll()
+                self.switch(opened)
+                self.policy.poll()
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
-        """Switch nothing meanwhile."""
+        """Switch nothing meanwhile, but what this thread does."""
         with self._lock:
             yield
 
-    def open_seconds(self, name: str = "") -> float:
-        """Return for how long a layer was open so far (s), those that are not lasting together."""
-        if name in self._lasted:
-            since = self._lasting_since.get(name)
-            return self._lasted[name] + (time.monotonic() - since if since else 0.0)
-        opened = time.monotonic() - self._opened_at if self.gates[0].is_open else 0.0
-        return self.opened_for + opened
+    def switch(self, opened: frozenset[str], why: str = "budget") -> None:
+        """Open and close, and let the policy know."""
+        was = self.gates.is_open
+        if self.gates.every[0].name not in opened:
+            self.policy.closing()
+        self.gates.switch(opened, why)
+        if self.gates.is_open and not was:
+            self.policy.opened()
 
-    def stop(self) -> None:
-        """Close everything and end; idempotent."""
-        if self._ending:
-            return
-        self._ending = True
-        self.poke()
-        self._thread.join()
-        with self._lock:
-            try:
-                self._poll()
-                self._switch(frozenset())
-            except CritpathError as error:
-                self.failure = self.failure or error
-            self._end_gates()
-        self._neighbours.close()
-        self._busy.close()
-        self._journal.close()
-        os.close(self._wake)
-        self._wake = -1
+    def force(self, opened: frozenset[str]) -> None:
+        """Open and close as somebody else decides."""
+        self.switch(opened)
+        self.control.force(self.gates.opened)
 
-    def _run(self) -> None:
-        name_thread(b"critpath-budget")
-        from critpath_record.ftrace.drain import raise_priority  # noqa: PLC0415 - a cycle
-
-        raise_priority()
-        poll = select.poll()
-        poll.register(self._wake, select.POLLIN)
-        if self._told >= 0:
-            poll.register(self._told, select.POLLIN)
-        wait = 0.001
-        while not self._ending:
-            due = time.monotonic() + wait
-            ready = {file for file, _ in poll.poll(max(1, round(1000 * wait)))}
-            for file in ready:
-                with contextlib.suppress(OSError):
-                    os.read(file, 8 if file == self._wake else 4096)
-            self.late += time.monotonic() > due + _LATE
-            with self._lock:
-                if self._ending:
-                    return
-                try:
-                    wait = self._act(due, told=ready == {self._told})
-                except CritpathError as error:
-                    self.failure = error
-                    return
-            self._own = time.thread_time()
-
-    def _act(self, due: float, *, told: bool) -> float:  # noqa: ARG002 - others have a use for it
-        """Do what there is to do; return when to look again (s)."""
-        if self._opens_at is not None and due >= self._opens_at - NATURAL.stretch:
-            opens_at, self._opens_at = self._opens_at, None
-            if abs(time.monotonic() - due) < NATURAL.stretch / 2:
-                # Something may open then: the time until it is compared with that after.
-                self._neighbours.prepare()
-                self._prepared = time.monotonic()
-                return max(0.001, opens_at - time.monotonic())
-        if self._may_rest():
-            return self.control.longest
-        return self._compare(self._poll())
-
-    def _may_rest(self) -> bool:
-        """Return whether so little happened since the last poll that there is nothing to decide."""
-        if time.monotonic() >= self._polled + self.rest or self._neighbours.is_under_way:
+    def may_rest(self) -> bool:
+        """Return whether so little happened since the last look that there is nothing to decide."""
+        if time.monotonic() >= self.polled + self.policy.rest:
             return False
-        events = {
-            gate.name: [
-                b - a for a, b in zip(self._counts[gate.name], gate.counts(self._cpus), strict=True)
-            ]
-            for gate in self.gates
-        }
-        return self.control.may_wait(events)
+        return self.control.may_wait(self.gates.count(take=False))
 
-    def _compare(self, wait: float) -> float:
-        """Return when to look again so that time before and after an opening can be compared."""
-        self._opens_at = None
-        if not self._compares or self.control.held:
-            return wait
-        cost = self.control.events_cost / self.control.kappa
-        passed = self._neighbours.charge(cost)
-        if passed is not None and self.gates[0].is_open:
-            if passed < NATURAL.stretch:
-                return min(wait, max(0.001, NATURAL.stretch - passed))
-            self._end_comparison()
-        elif (
-            self._expects
-            and wait > 1.5 * NATURAL.stretch
-            and time.monotonic() + wait >= self._prepared + self.rest
-        ):
-            self._opens_at = time.monotonic() + wait
-            return wait - NATURAL.stretch
-        return wait
-
-    def _end_comparison(self) -> None:
-        before = len(self._neighbours.pairs)
-        self._neighbours.end()
-        after = len(self._neighbours.pairs)
-        if after > before and after % _CORRECTED == 0:
-            self.control.kappa = self._neighbours.correct(CONTROL.kappa)
-
-    def _end_gates(self) -> None:
-        """See to it that nothing is recorded any more."""
-
-    def _opened_since(self) -> float | None:
-        """Return how long it was open since the last poll (s), None for what `Control` knows."""
-        return None
-
-    def uncounted(self, gate: Gate) -> list[int]:
-        """Return how many events of each cpu came after the last poll."""
-        before = self._counts[gate.name]
-        return [b - a for a, b in zip(before, gate.counts(self._cpus), strict=True)]
-
-    def _poll(self) -> float:
-        """Count, decide and act; return when to look again (s)."""
+    def count(self) -> float:
+        """Charge what was spent, decide and switch; return when to look again (s)."""
         self.polls += 1
-        self._polled = time.monotonic()
+        self.polled = time.monotonic()
         if self._beside is not None and time.monotonic() >= self._beside_at + _BESIDE:
             part, read = self._beside
             spent = read()
             self.control.charge(part, max(0.0, spent - self._beside_spent))
             self._beside_spent, self._beside_at = max(spent, self._beside_spent), time.monotonic()
-        events = {}
-        for gate in self.gates:
-            now = gate.counts(self._cpus)
-            before = self._counts[gate.name]  # less than that, if it was forgotten meanwhile
-            events[gate.name] = [max(0, b - a) for a, b in zip(before, now, strict=True)]
-            self._counts[gate.name] = now
-        own = self._own + sum(gate.cpu_time() for gate in self.gates)
-        spent, self._own_clock = max(0.0, own - self._own_clock), own
+        events = self.gates.count()
+        own = self._own + self.gates.cpu_time()
+        spent, self._charged = max(0.0, own - self._charged), max(own, self._charged)
         command, self._command = self._command, 0.0
         decision = self.control.step(
             Reading(
                 *(time.monotonic(), self._busy.passed(), events, spent, command),
-                opened=self._opened_since(),
+                opened=self.policy.open_since(),
             )
         )
         if self.control.held:
-            if self._until is not None and time.monotonic() >= self._until:
-                self.given_up, self._until = True, None
-                self._hold(frozenset())
             return decision.wait
-        self._switch(decision.open)
+        self.force(decision.open)
         if decision.off and not self._off:
-            for gate in self.gates:
-                if not gate.is_open:
-                    gate.turn_off()
-        self._off, self._expects = decision.off, decision.expected
+            self.gates.turn_off()
+        self._off, self.expects = decision.off, decision.expected
         return decision.wait
 
-    def _leave_comparison(self) -> None:
-        """Compare what there was of a time after an opening, which closes now."""
-        if self._neighbours.charge(self.control.events_cost / self.control.kappa) is not None:
-            self._end_comparison()
 
-    @property
-    def compared(self) -> Neighbours:
-        """What was compared with the time in between."""
-        return self._neighbours
-
-    def _switch(self, opened: frozenset[str], why: str = BUDGET) -> None:
-        # What others need opens first and closes last.
-        for gate in self.gates:
-            if gate.name in opened and not gate.is_open:
-                self._journal.open_layer(gate.name, gate.open)
-                if gate.name in self._lasted:
-                    self._lasting_since[gate.name] = time.monotonic()
-                if gate is self.gates[0]:
-                    self._opened_at = time.monotonic()
-                    self.windows += 1
-                    if self._compares and not self.control.held:
-                        self._neighbours.open()
-        if self.gates[0].name not in opened:
-            self._leave_comparison()
-        for gate in reversed(self.gates):
-            if gate.name not in opened and gate.is_open:
-                self._journal.close_layer(gate.name, why, gate.close)
-                if since := self._lasting_since.pop(gate.name, None):
-                    self._lasted[gate.name] += time.monotonic() - since
-                if gate is self.gates[0]:
-                    self.opened_for += time.monotonic() - self._opened_at
-
-
-__all__ = ["OFF", "BusyTimes", "Gate", "Loop", "count_switches"]
+def start_thread(work: Callable[[], None]) -> None:
+    """Let a thread do something."""
+    threading.Thread(target=work, daemon=True).start()

@@ -139,16 +139,18 @@ class Neighbours:
         if min(slices, slices_open) < NATURAL.slices or ran <= 0 or ran_open <= self._cost:
             return
         more = math.log(ran_open / slices_open) - math.log(ran / slices)
-        if len(self.pairs) < _MOST_PAIRS:
-            self.pairs.append((more, self._cost / (ran_open - self._cost)))
+        self.pairs.append((more, self._cost / (ran_open - self._cost)))
+        if len(self.pairs) > _MOST_PAIRS:
+            del self.pairs[: _MOST_PAIRS // 2]
 
-    def ratio(self) -> tuple[float, float, float] | None:
+    def ratio(self, newest: int = _MOST_PAIRS) -> tuple[float, float, float] | None:
         """Return what was measured over what was counted, and its 95 % interval; None for few."""
-        count = len(self.pairs)
+        pairs = self.pairs[-newest:]
+        count = len(pairs)
         if count < NATURAL.fewest:
             return None
-        more = sorted(pair[0] for pair in self.pairs)
-        counted = statistics.median(pair[1] for pair in self.pairs)
+        more = sorted(pair[0] for pair in pairs)
+        counted = statistics.median(pair[1] for pair in pairs)
         if counted <= 0:
             return None
         half = 0.98 * math.sqrt(count)  # of the ranks between which the median is
@@ -157,7 +159,7 @@ class Neighbours:
 
     def correct(self, kappa: float) -> float:
         """Return the correction that follows from what is assumed and what was measured."""
-        found = self.ratio()
+        found = self.ratio(NATURAL.recent)
         if found is None:
             return kappa
         low, middle, high = sorted(max(0.05, of) for of in found)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import fcntl
+import itertools
 import json
 import os
 import re
@@ -25,14 +26,18 @@ from typing import Any, Final
 from critpath.errors import CritpathError
 from critpath.model import Manifest
 from critpath.model.recording import COMPLETE, MANIFEST
-from critpath_marks.sessions import new_session_name
-from critpath_record.budget.gaps import JOURNAL
+from critpath.schema.ways import way_of_requests
+from critpath.units import NS_PER_S
+from critpath_marks.sessions import new_session_name, start_time
+from critpath_record.budget.gaps import JOURNAL, SUMMARY
+from critpath_record.builds import read_build_id
 from critpath_record.flight.conditions import COMMAND, USUAL
 from critpath_record.flight.memory import Before
 from critpath_record.flight.pages import cut, is_empty
 from critpath_record.ftrace import raw as raws
-from critpath_record.ftrace.budget import SUMMARY
-from critpath_record.ftrace.gate import LAYERS
+from critpath_record.ftrace import tracefs
+from critpath_record.ftrace.events import lttng_name
+from critpath_record.ftrace.raw import LAYERS
 from critpath_record.group_names import GroupNames
 from critpath_record.manifests import (
     complete_manifests,
@@ -42,6 +47,7 @@ from critpath_record.manifests import (
 )
 from critpath_record.recorder import RecordRequest
 from critpath_record.registry import register, unregister
+from critpath_record.sockets import scan_descriptors, scan_sockets
 
 _NICE: Final = 19
 _GONE: Final = ".gone-"
@@ -50,6 +56,7 @@ _PDEATHSIG: Final = 1
 _PREPARED: Final = "dump.json"  # in raw/: what makes a recording of the pages
 # In UTC; those of earlier versions, in local time, are without Z.
 _NAME: Final = re.compile(r"(\d{8}T\d{6})(Z?)(?:\.(\d{1,9}))?-[a-z0-9-]{1,40}", re.ASCII)
+_MOST_PROGRAMS: Final = 1000  # names of threads
 _KEPT: Final = "keep"  # a file of that name in a dump: it is not removed
 _USUAL_KEPT: Final = 4  # `critpath incidents` takes what it needs of them
 _NOT_FROM_HERE: Final = ("-P",) if sys.version_info >= (3, 11) else ()
@@ -93,6 +100,7 @@ class Dump:
         self._request = replace(request, output=self.target)
         self._process: subprocess.Popen[bytes] | None = None
         self._begin = 0
+        self.removed = 0  # older ones, in its place
 
     @property
     def left(self) -> Before | None:
@@ -127,7 +135,7 @@ class Dump:
                 *(str(self.building), str(os.getpid())),
             ],
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
         )
@@ -148,15 +156,14 @@ class Dump:
     def poll(self) -> str | None:
         """Return None while it is being made, "" when it is there, else why it is not."""
         process = self._process
-        if process is None:
-            return "it was not begun"
-        if process.poll() is None:
+        if process is None or process.poll() is None:
             return None
-        said = process.stderr.read().decode("utf-8", "replace").strip() if process.stderr else ""
-        if process.stderr:
-            process.stderr.close()
+        with contextlib.ExitStack() as stack:
+            files = [stack.enter_context(of) for of in (process.stdout, process.stderr) if of]
+            told, said = (file.read().decode("utf-8", "replace").strip() for file in files)
         if process.returncode == 0 and (self.target / MANIFEST).exists():
             unregister(self.session)
+            self.removed = int(told or 0)
             return ""
         self.discard()
         return said.rpartition("\n")[2] or f"its process ended with {process.returncode}"
@@ -259,7 +266,7 @@ def main(arguments: Sequence[str]) -> int:
     if os.getppid() != parent:
         return 1
     try:
-        _finish(building)
+        sys.stdout.write(f"{_finish(building)}\n")
     except CritpathError as error:
         sys.stderr.write(f"{error.what}\n")
         return 1
@@ -287,14 +294,80 @@ def describe(building: Path, prepared: Mapping[str, Any]) -> Manifest:
     (raw / JOURNAL).write_text(rows, encoding="ascii")
     raws.write_json(raw / SUMMARY, prepared["overhead"])
     manifest = read_manifest(building)
-    host = {**manifest.host, "programs": prepared["programs"]}
+    host = {**manifest.host, "programs": note_machine(raw, begin, prepared)}
     manifest = replace(manifest, begin=begin, host=host)
     write_manifest(building, manifest)
     raws.write_description(raw, {**prepared["description"], "begin": begin, "end": prepared["end"]})
     return manifest
 
 
-def _finish(building: Path) -> None:
+def note_machine(raw: Path, begin: int, prepared: Mapping[str, Any]) -> dict[str, str]:
+    """Note what threads, groups and sockets there are, and which threads there were at the begin.
+
+    Returns what programs are, see `find_programs`.
+    """
+    from critpath_record.ftrace.recorder import scan_cgroups  # noqa: PLC0415 - for this process
+
+    threads = tracefs.scan_threads()
+    raws.write_json(raw / f"statedump{raws.AT_END}.json", threads)
+    # Seen before what is held, or as old as that: they were there when it begins.
+    known = {row[1]: (begin, *row[1:5], "?", *row[6:]) for row in prepared["threads"]}
+    born = _births({row[1] for row in threads} - {*known})
+    known |= {r[1]: (begin, *r[1:]) for r in threads if r[1] not in known and born[r[1]] < begin}
+    raws.write_json(raw / "statedump.json", [*known.values()])
+    groups = scan_cgroups()
+    there = [(begin, *row[1:]) for row in groups if row[1] in known]
+    raws.write_json(raw / "cgroups.json", there)
+    later = [row for row in groups if row[1] not in known]
+    raws.write_json(raw / f"cgroups{raws.AT_END}.json", later)
+    names = {lttng_name(*event.split("/")) for event in prepared["description"]["events"]}
+    if way_of_requests(names):
+        raws.write_json(raw / f"sockets{raws.AT_END}.json", scan_sockets()[0])
+    if way_of_requests(names, sockets=False):
+        raws.write_json(raw / f"descriptors{raws.AT_END}.json", scan_descriptors()[0])
+    return find_programs(threads)
+
+
+def _births(threads: set[int]) -> dict[int, int]:
+    """Return when threads began (ns, CLOCK_MONOTONIC), as well as the kernel says it."""
+    slept = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()
+    tick = NS_PER_S // os.sysconf("SC_CLK_TCK")
+    began = {thread: start_time(thread) for thread in threads}
+    return {thread: at * tick - slept if at else sys.maxsize for thread, at in began.items()}
+
+
+def find_programs(threads: Sequence[tracefs.ThreadRow]) -> dict[str, str]:
+    """Return by names of threads which build their processes execute, and when they began.
+
+    That is when the first and when the last began: a deployment shows in either.  Names of
+    processes that differ in the build are left out.  A file without a build id is one by itself.
+    """
+    files: dict[int, str] = {}
+    builds: dict[str, str] = {}
+    found: dict[str, set[int]] = {}
+    for row in threads:
+        pid, name, kernel = row[2], row[4], row[7]
+        if kernel:
+            continue
+        if pid not in files:
+            files[pid] = ""
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/exe", "rb") as program:  # noqa: PTH123
+                of = os.fstat(program.fileno())
+                file = f"{of.st_dev:x}-{of.st_ino:x}-{of.st_mtime_ns:x}"
+                if file not in builds:
+                    builds[file] = read_build_id(program.fileno()) or file
+                files[pid] = builds[file]
+        if files[pid]:
+            found.setdefault(name, set()).add(pid)
+    sure = {n: pids for n, pids in found.items() if len({files[pid] for pid in pids}) == 1}
+    return {
+        name: " ".join((files[min(pids)], *(str(of(map(start_time, pids))) for of in (min, max))))
+        for name, pids in itertools.islice(sorted(sure.items()), _MOST_PROGRAMS)
+    }
+
+
+def _finish(building: Path) -> int:
+    """Make the recording, and remove the oldest ones beyond what is kept; return how many."""
     from critpath_record.ftrace.recorder import finish_killed  # noqa: PLC0415 - for this process
 
     raw = building / raws.RAW
@@ -324,7 +397,9 @@ def _finish(building: Path) -> None:
         measure_streams(building),
     )
     recorded.release()
-    building.rename(prepared["target"])
+    target = Path(prepared["target"])
+    building.rename(target)
+    return remove_oldest(target.parent, int(prepared["keep"]), target)
 
 
 def _leave(layers: Path, names: Sequence[str], place: Path) -> None:

@@ -29,10 +29,17 @@ from critpath.units import NS_PER_S
 from critpath_record.budget.gaps import Journal
 from critpath_record.flight.pages import HEAD, SIZE, find_begin, page_time
 from critpath_record.ftrace import raw as raws
-from critpath_record.ftrace.drain import THREADS, online_cpus, pour, write_all
-from critpath_record.ftrace.gate import LAYERS, Layer, count_lost
+from critpath_record.ftrace.drain import (
+    THREADS,
+    online_cpus,
+    pour,
+    raise_priority,
+    write_all,
+)
+from critpath_record.ftrace.gate import Layer, count_lost
 from critpath_record.ftrace.marks import UserMarks
 from critpath_record.ftrace.preflight import CLOCK
+from critpath_record.ftrace.raw import LAYERS
 from critpath_record.ftrace.tracefs import Instance
 
 DUMP: Final = "dump"  # why a gate was closed
@@ -53,6 +60,7 @@ def _side_by_side(every: Sequence[CpuPages]) -> None:
     count = min(len(online_cpus()), THREADS, len(every))
 
     def run(number: int) -> None:
+        raise_priority()
         for one in every[number::count]:
             one.take()
 

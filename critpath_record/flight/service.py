@@ -1,4 +1,4 @@
-"""The flight recorder as it runs: one loop that waits for triggers, and saves what is held."""
+"""The flight recorder: the policy of a control loop that waits for triggers, and saves."""
 
 from __future__ import annotations
 
@@ -8,46 +8,43 @@ import json
 import math
 import os
 import resource
-import select
 import signal
 import socket
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from critpath.errors import CritpathError
 from critpath.model.recording import SAMPLED, SAMPLED_FORMAT
 from critpath.schema.parameters.budget import CONTROL, DUMPS
-from critpath.schema.ways import way_of_requests
 from critpath.units import NS_PER_S, format_span, plural, safe_text
-from critpath_marks.sessions import new_session_name, start_time
+from critpath_marks.sessions import new_session_name
 from critpath_record._pulse import name_thread
 from critpath_record.budget.account import SLOTS, Allowance, overhead_of, share_of
 from critpath_record.budget.calibrate import add_costs, find_costs
 from critpath_record.budget.control import Budget, Control
-from critpath_record.budget.loop import Gate, Loop
-from critpath_record.builds import read_build_id
+from critpath_record.budget.gates import Gate, Gates
+from critpath_record.budget.loop import Loop, Task
+from critpath_record.budget.policies import Windows
+from critpath_record.budget.recording import lengthen_horizon
 from critpath_record.cleanup import remove_leftovers
 from critpath_record.flight.conditions import COMMAND, LASTING, USUAL, Condition
-from critpath_record.flight.dumps import Dump, Trigger, dump_request, find_dumps, remove_oldest
+from critpath_record.flight.dumps import Dump, Trigger, dump_request, find_dumps
 from critpath_record.flight.kinds import HeldLabels, Kinds
 from critpath_record.flight.live import Execution, Formats, LiveExecutions
-from critpath_record.flight.memory import DUMP, Before, Memory, allow_pipes
+from critpath_record.flight.memory import DUMP, Before, Held, Memory, allow_pipes
 from critpath_record.flight.state import FORMAT, hold_lock, listen, prepare_directory, write_state
 from critpath_record.flight.triggers import Triggers
 from critpath_record.ftrace import raw as raws
 from critpath_record.ftrace import recorder as ftrace
 from critpath_record.ftrace import tracefs
-from critpath_record.ftrace.budget import lengthen_horizon, machine_model
-from critpath_record.ftrace.drain import raise_priority
 from critpath_record.ftrace.events import (
     find_net_devices,
     find_timer_functions,
-    lttng_name,
     select_events,
 )
 from critpath_record.ftrace.gate import lasts, split_layers
@@ -58,7 +55,7 @@ from critpath_record.functions import HeldFunctions
 from critpath_record.profiles import profile_events, profile_label
 from critpath_record.recorder import Leftover
 from critpath_record.shared import SharedPlace
-from critpath_record.sockets import LISTEN, UNIX, scan_descriptors, scan_sockets
+from critpath_record.sockets import LISTEN, UNIX, scan_sockets
 from critpath_record.stacks.held import PART, HeldStacks
 
 PROFILES: Final = ("requests", "minimal")  # the first of which the kernel has all events
@@ -76,8 +73,8 @@ _WALKED: Final = 60.0  # s from one dump to the next while somebody looks on who
 _SAY_EVERY: Final = 60.0  # s between two lines about triggers that are refused for one reason
 # Why there is no dump.
 FAILED, FULL, UNDER_WAY = "failed", "disk full", "a dump is being made"
-TOO_MANY, TOO_SOON = "too many an hour", "too soon after another"
-REFUSALS: Final = frozenset({FAILED, FULL, UNDER_WAY, TOO_MANY, TOO_SOON})
+TOO_MANY, TOO_SOON, ENDS = "too many an hour", "too soon after another", "it ends"
+REFUSALS: Final = frozenset({FAILED, FULL, UNDER_WAY, TOO_MANY, TOO_SOON, ENDS})
 _SIGNALS: Final = (*(signal.SIGINT, signal.SIGTERM, signal.SIGHUP), signal.SIGUSR1, signal.SIGUSR2)
 _ENDING: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 _ROOM: Final = 64 << 20  # bytes of a disk that a dump leaves free
@@ -86,7 +83,6 @@ _CLIENTS: Final = 16
 _WAITING: Final = 20_000  # executions that are held for who watches
 _LOOKED_ON: Final = 10.0  # s for which executions are found after somebody asked for them
 _TOLD: Final = 100_000  # bytes of them in one answer: it is one message of a socket
-_MOST_PROGRAMS: Final = 1000  # names of threads
 _ROW, _LONGEST_LETTER = 64, 12  # bytes of one without its kind, and of a letter of that, at most
 
 
@@ -147,20 +143,23 @@ class Refusals:
         return True
 
 
-class Flight:
+class Flight(Windows):
     """A flight recorder, from construction until `run` returns."""
 
     # There are from `_start` on.
     _triggers: Triggers
     _memory: Memory
     _control: Control
-    _loop: Loop
     _live: LiveExecutions
+    _woken: int  # has a byte for each signal
+    _server: socket.socket
+    _ticks: Task
     _stacks: HeldStacks | None = None
     _functions: HeldFunctions | None = None
     _labels: HeldLabels | None = None
 
     def __init__(self, request: FlightRequest, say: Callable[[str], None]) -> None:
+        super().__init__()
         self.request, self._say = request, say
         self.session = new_session_name()
         self._refusals = Refusals(request.at_most)
@@ -192,8 +191,7 @@ class Flight:
         self._idle_until = 0.0  # when the one under way may take what others want
         self._for_dumps = Allowance(DUMPS.share, DUMPS.most)
         self._times = 0.0
-        self._own = 0.0  # cpu time of this thread until it was charged last
-        self._ending = False
+        self._ends_at: float | None = None  # when it ends, whatever is being made
         self._threads: list[tracefs.ThreadRow] = []
         self._scan_due = 0.0
         self._description: dict[str, Any] = {}
@@ -213,8 +211,8 @@ class Flight:
         remove_leftovers(self._say_removed)
         with contextlib.ExitStack() as stack:
             place = stack.enter_context(hold_lock(directory, self.session))
-            woken = stack.enter_context(_signals())
-            server = stack.enter_context(listen(place))
+            self._woken = stack.enter_context(_signals())
+            self._server = stack.enter_context(listen(place))
             self._triggers = Triggers(self.request.conditions)
             stack.callback(self._triggers.close)
             stack.callback(self._close_clients)
@@ -223,7 +221,7 @@ class Flight:
             self._write_state("running")
             _notify("READY=1", f"STATUS={self._headline()}")
             self._say(self._headline())
-            self._watch(woken, server)
+            self.loop.run()
             _notify("STOPPING=1")
         return 0
 
@@ -254,7 +252,7 @@ class Flight:
         stack.callback(tracefs.TracingWatchdog(memory.instance).dismiss)
         memory.make_layers(layers, available, lasting)
         budget = self.request.budget
-        costs = find_costs(budget.calibrate, memory.layers, memory.cpus[-1], machine_model())
+        costs = find_costs(budget.calibrate, memory.layers, memory.cpus[-1])
         memory.drop()
         self._profile, budget = profile, lengthen_horizon(budget, costs)
         self._describe(memory, root, events.missing)
@@ -264,8 +262,7 @@ class Flight:
         if of_stacks:
             self._stacks = HeldStacks(self.request.stacks, of_stacks, memory.cpus)
             stack.callback(self._stacks.close)
-            about = self._stacks.gates, memory.cpus[-1], machine_model()
-            costs = add_costs(costs, budget.calibrate, *about)
+            costs = add_costs(costs, budget.calibrate, self._stacks.gates, memory.cpus[-1])
             gates += self._stacks.gates
         names = [gate.name for gate in gates]
         self._control = control = Control(
@@ -289,16 +286,16 @@ class Flight:
             stack.callback(self._labels.close)
         self._lasting = frozenset(lasting)
         self._look_at_threads()
-        self._own = time.thread_time()
         self._since = time.monotonic_ns()
-        self._loop = Loop(control, gates, memory.journal, memory.cpus, held=False)
-        self._loop.rest = budget.horizon / SLOTS
+        self.rest = budget.horizon / SLOTS
         if self.request.functions:
             shared = SharedPlace(share_of(budget.overhead / 2))
             stack.callback(shared.close)
             self._functions = HeldFunctions(shared)
-            self._loop.charge_beside("functions", self._functions.cost)
-        stack.callback(self._loop.stop)
+        loop = Loop(control, Gates(gates, memory.journal, memory.cpus, lasting), self)
+        stack.callback(loop.stop)
+        if self._functions is not None:
+            loop.charge_beside("functions", self._functions.cost)
 
     def _open_marks(self, memory: Memory) -> None:
         """Let other users' programs mark executions, if any may."""
@@ -334,58 +331,60 @@ class Flight:
         }
 
     def _end(self) -> None:
-        """Finish what is being made, within a minute; else it is given up."""
-        self._pending = None
-        until = time.monotonic() + _LAST
-        while self._dump is not None and time.monotonic() < until:
-            self._look_at_dump()
-            time.sleep(_TICK[0])
+        """Give up what is still being made."""
         if self._dump is not None:
             self._dump.discard()
         self._keep_before(None)
         self._write_state("stopped")
 
-    # The loop
+    # What the loop does
 
-    def _watch(self, woken: int, server: socket.socket) -> None:
-        triggers, memory = self._triggers, self._memory
-        poll = select.poll()
-        for source in (woken, server):
-            poll.register(source, select.POLLIN)
-        triggers.register(poll)
-        due = state = time.monotonic()
-        while not self._ending:
-            waits = self._dump is not None or bool(self._going_on)
-            fast = triggers.watches_marks or waits
-            ready = poll.poll(1000 * _TICK[not fast])
-            now = time.monotonic_ns()
-            for descriptor, _ in ready:
-                if descriptor == woken:
-                    self._take_signals(os.read(woken, 256))
-                elif descriptor == server.fileno():
-                    self._accept(server, poll)
-                elif descriptor in self._clients:
-                    self._answer(descriptor, poll)
-                else:
-                    self._fire(triggers.ready(descriptor, now))
-            self._look_at_marks()
-            self._look_at_dump()
-            self._look_at_what_is_due()
-            self._look_at_threads()
-            if time.monotonic() >= due:
-                due = time.monotonic() + _SECOND
-                self._count()
-                self._look_at_hands()
-                memory.note_losses()
-                self._fire(triggers.counted(memory.lost, self._times, now))
-            if time.monotonic() >= state + _STATE_EVERY:
-                state = time.monotonic()
-                self._write_state("running")
+    def begin(self) -> None:
+        """Wait for signals, for who asks, and for what fires a trigger; look at the rest."""
+        loop, triggers = self.loop, self._triggers
+        loop.watch(self._woken, self._take_signals)
+        loop.watch(self._server.fileno(), self._accept)
+        for file, mask in triggers.files():
+            loop.watch(file, partial(self._take_ready, file), mask)
+        self._ticks = loop.plan(self._tick)
+        loop.plan(self._look_each_second)
+        loop.plan(self._look_each_minute)
 
-    def _take_signals(self, numbers: bytes) -> None:
-        for number in numbers:
+    def _take_ready(self, file: int) -> None:
+        self._fire(self._triggers.ready(file, time.monotonic_ns()))
+
+    def _tick(self) -> float:
+        self._look_at_marks()
+        self._look_at_dump()
+        self._look_at_what_is_due()
+        self._look_at_threads()
+        if self._ends_at is not None and (self._dump is None or time.monotonic() >= self._ends_at):
+            self.loop.finish()
+        waits = self._dump is not None or bool(self._going_on)
+        return _TICK[not (self._triggers.watches_marks or waits)]
+
+    def _look_each_second(self) -> float:
+        memory = self._memory
+        self._note_cost()
+        self._look_at_hands()
+        memory.note_losses()
+        self._fire(self._triggers.counted(memory.lost, self._times, time.monotonic_ns()))
+        return _SECOND
+
+    def _look_each_minute(self) -> float:
+        self._write_state("running")
+        return _STATE_EVERY
+
+    def _finish(self) -> None:
+        """End when what is being made is there, within a minute."""
+        self._pending = None
+        self._ends_at = time.monotonic() + _LAST
+        self.loop.hasten(self._ticks)
+
+    def _take_signals(self) -> None:
+        for number in os.read(self._woken, 256):
             if number in _ENDING:
-                self._ending = True
+                self._finish()
                 continue
             found = self._triggers.signalled(number)
             if found is None and number != signal.SIGUSR1:
@@ -396,13 +395,10 @@ class Flight:
             self._fire([Trigger(when, kind=kind, at=time.monotonic_ns(), asked=asked)])
 
     def _look_at_marks(self) -> None:
-        if ended := self._read_marks():
-            self._fire(self._triggers.ended(ended, time.monotonic_ns()))
-
-    def _read_marks(self) -> list[Execution]:
-        """Move what marks there are; return the executions that ended, if somebody looks."""
+        """Move what marks there are, and look at the executions that ended."""
         until = time.monotonic_ns()
-        return self._add_marks(self._memory.read_marks(), until)
+        if ended := self._add_marks(self._memory.read_marks(), until):
+            self._fire(self._triggers.ended(ended, time.monotonic_ns()))
 
     def _add_marks(self, pages: Sequence[bytes], until: int) -> list[Execution]:
         """Follow what was moved; all that happened until a time is among it, or was before."""
@@ -422,20 +418,15 @@ class Flight:
     def _look_at_hands(self) -> None:
         """Put right what somebody else has switched; the time since the last look is a gap."""
         before, self._right = self._right, time.monotonic_ns()
-        with self._loop.waiting():
-            wrong = self._memory.put_right(before)
+        wrong = self._memory.put_right(before)
         if wrong:
             self._say(f"warning: somebody else switched {', '.join(wrong)}: it is put right")
 
-    def _count(self) -> None:
+    def _note_cost(self) -> None:
         """Note what the last second cost."""
         control = self._control
-        own, before = time.thread_time(), self._own
-        self._own = own
-        with self._loop.waiting():
-            control.charge("watching", own - before)
-            if self._labels is not None:
-                control.charge("labels", self._labels.charge())
+        if self._labels is not None:
+            control.charge("labels", self._labels.charge())
         cost, busy = max(
             zip(control.tally.cost, control.tally.busy, strict=True), key=lambda x: x[0]
         )
@@ -475,33 +466,41 @@ class Flight:
 
     def _save(self, trigger: Trigger) -> str:
         """Begin a dump; return why not, "" if it was begun, or will be after the one under way."""
-        if self._dump is not None and trigger.asked:
+        if self._dump is not None and trigger.asked and self._ends_at is None:
             self._pending = self._pending or trigger
             return ""
         why = self._refusal(trigger)
         if not why:
             before = time.thread_time()
             try:
-                self._dump = self._move(trigger)
-                self._idle_until = time.monotonic() + DUMPS.idle
+                self._move(trigger)
                 if not (trigger.asked or trigger.when == USUAL):
                     self._refusals.note_made(trigger.when)
             except (CritpathError, OSError) as error:
-                full = isinstance(error, OSError) and error.errno in raws.FULL
-                why = FULL if full else FAILED
-                text = error.what if isinstance(error, CritpathError) else str(error.strerror)
-                self._say(f"warning: a dump was given up: {text}")
-            took = time.thread_time() - before
-            self._moved, self._own = self._moved + took, self._own + took
+                why = self._give_up(error)
+            self._pay_for_moving(time.thread_time() - before)
         if why:
             self._refuse(trigger, why)
         return why
+
+    def _give_up(self, error: CritpathError | OSError) -> str:
+        """Say that a dump failed, and return why."""
+        text = error.what if isinstance(error, CritpathError) else str(error.strerror)
+        self._say(f"warning: a dump was given up: {safe_text(text)}")
+        return FULL if isinstance(error, OSError) and error.errno in raws.FULL else FAILED
+
+    def _pay_for_moving(self, seconds: float) -> None:
+        """Let the account of dumps pay what this thread had (s), in place of the budget."""
+        self._moved += seconds
+        self.loop.excuse(seconds)
 
     def _refuse(self, trigger: Trigger, why: str) -> None:
         if self._refusals.note(why if why in REFUSALS else FAILED):
             self._say(f"refused ({why}): {safe_text(trigger.when)}; more of these are counted")
 
     def _refusal(self, trigger: Trigger) -> str:
+        if self._ends_at is not None:
+            return ENDS
         if self._dump is not None:
             return UNDER_WAY
         limited = not (trigger.asked or trigger.when == USUAL)
@@ -519,8 +518,8 @@ class Flight:
         free = found.f_bavail * found.f_frsize
         return FULL if found.f_blocks and free < 2 * used + _ROOM else ""
 
-    def _move(self, trigger: Trigger) -> Dump:
-        """Close the gates, move what is held, and begin to make a recording of it."""
+    def _move(self, trigger: Trigger) -> None:
+        """Close the gates, move what is held, and begin to write it beside."""
         memory = self._memory
         request = dump_request(self.request.version, self._profile, self.request.execution)
         dump = Dump(self.request.directory, trigger, request)
@@ -530,7 +529,7 @@ class Flight:
         # A dump of what is usual leaves what it took to the next one that is made of a trouble.
         before = None if trigger.when == USUAL else self._before
         try:
-            with _urgent(), self._loop.closed(DUMP):
+            with self.loop.closed(DUMP):
                 closed = time.monotonic_ns()
                 oldest = closed - round(self.request.keep * NS_PER_S)
                 since = max(self._since, oldest)
@@ -541,30 +540,56 @@ class Flight:
                         memory.drop()
                     self._since = time.monotonic_ns()
             self._closed = (time.monotonic_ns() - begun) / NS_PER_S
-            self._add_marks(held.came, closed)
             if before is not None:
                 before = replace(before, begin=max(before.begin, oldest))
+        except BaseException:
+            dump.discard()
+            raise
+        self._dump = dump
+        self._add_marks(held.came, closed)
+        begins: list[int] = []
+        self.loop.work_beside(
+            lambda: begins.append(self._write(dump, held, since, closed, before)),
+            lambda failed: self._make(dump, held, closed, begins, failed),
+        )
+
+    def _write(self, dump: Dump, held: Held, since: int, until: int, before: Before | None) -> int:
+        """Write what was moved, in a thread of its own; return since when everything is there."""
+        try:
             with contextlib.closing(held):
-                begin = held.save(dump.raw, since, closed, before)
+                begin = held.save(dump.raw, since, until, before)
             self._save_stacks(dump.building, begin)
             if self._functions is not None:
                 self._functions.save(dump.building)
+            raws.copy_descriptions(self._memory.instance, dump.raw, self._events)
+        finally:
+            self._moved += time.thread_time()
+        return begin
+
+    def _make(
+        self, dump: Dump, held: Held, end: int, begins: Sequence[int], failed: Exception | None
+    ) -> None:
+        """Begin to make a recording of what was written."""
+        before = time.thread_time()
+        try:
+            if failed is not None:
+                raise failed
+            [begin] = begins
             sampled = {"format": SAMPLED_FORMAT, "requests": self._live.list_sampled(begin)}
             raws.write_json(dump.building / SAMPLED, sampled)
             labels: dict[str, object] = {}
             if self._labels is not None:
                 labels["labels"] = self._labels.save(dump.raw / LABELS, begin)
-            programs = self._note_machine(dump.raw, begin)
-            raws.copy_descriptions(memory.instance, dump.raw, self._events)
             dump.start(
                 {
                     "begin": begin,
-                    "end": closed,
-                    "layers": [layer.name for layer in memory.windowed],
-                    "journal": memory.journal.rows_since(begin),
-                    "overhead": self._overhead(trigger),
-                    "programs": programs,
-                    "leave": str(dump.place_left) if trigger.when == USUAL else "",
+                    "end": end,
+                    "layers": [layer.name for layer in self._memory.windowed],
+                    "journal": self._memory.journal.rows_since(begin),
+                    "overhead": self._overhead(dump.trigger),
+                    "threads": self._threads,
+                    "keep": self.request.dumps,
+                    "leave": str(dump.place_left) if dump.trigger.when == USUAL else "",
                     "description": {
                         **self._description,
                         **labels,
@@ -574,51 +599,28 @@ class Flight:
                     },
                 }
             )
-        except BaseException:
+            self._idle_until = time.monotonic() + DUMPS.idle
+            self.loop.hasten(self._ticks)
+        except (CritpathError, OSError) as error:
             dump.discard()
-            raise
-        return dump
+            why = self._give_up(error)
+            self._refuse(dump.trigger, why)
+            self._go_on({"refused": why})
+        self._pay_for_moving(time.thread_time() - before)
 
     def _save_stacks(self, building: Path, begin: int) -> None:
         """Write the stacks that are held; of the time that it takes there are none."""
         if self._stacks is None:
             return
         since = time.monotonic_ns()
-        with self._loop.waiting():
+        with self.loop.waiting():
             self._stacks.pause()
         try:
             self._stacks.save(building, begin)
         finally:
-            with self._loop.waiting():
+            with self.loop.waiting():
                 for gate in self._stacks.resume():
                     self._memory.journal.note_other(gate.name, since)
-
-    def _note_machine(self, raw: Path, begin: int) -> dict[str, str]:
-        """Note what threads, groups and sockets there are, and which threads there were.
-
-        Returns what programs are, see `find_programs`.
-        """
-        threads = tracefs.scan_threads()
-        raws.write_json(raw / f"statedump{raws.AT_END}.json", threads)
-        # Seen before what is held, or as old as that: they were there when it begins.
-        known = {row[1]: _at(begin, row) for row in self._threads}
-        born = _births({row[1] for row in threads} - {*known})
-        known |= {
-            r[1]: (begin, *r[1:]) for r in threads if r[1] not in known and born[r[1]] < begin
-        }
-        raws.write_json(raw / "statedump.json", [*known.values()])
-        self._threads = threads
-        groups = ftrace.scan_cgroups()
-        there = [(begin, *row[1:]) for row in groups if row[1] in known]
-        raws.write_json(raw / "cgroups.json", there)
-        later = [row for row in groups if row[1] not in known]
-        raws.write_json(raw / f"cgroups{raws.AT_END}.json", later)
-        names = {lttng_name(*event.split("/")) for event in self._events}
-        if way_of_requests(names):
-            raws.write_json(raw / f"sockets{raws.AT_END}.json", scan_sockets()[0])
-        if way_of_requests(names, sockets=False):
-            raws.write_json(raw / f"descriptors{raws.AT_END}.json", scan_descriptors()[0])
-        return find_programs(threads)
 
     def _look_at_threads(self) -> None:
         """Note which threads there are, as those that end meanwhile cannot be asked any more."""
@@ -647,29 +649,28 @@ class Flight:
                 self._idle_until = math.inf
                 dump.hurry()
             return
-        self._dump = None
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         spent = self._moved + used.ru_utime + used.ru_stime
         self._for_dumps.pay(spent - self._spent)
         self._spent = spent
         self._keep_before(dump.left)
-        answer: dict[str, object]
         if said:
             self._refusals.note(FAILED)
             self._say(f"warning: a dump was given up: {safe_text(said)}")
-            answer = {"refused": said}
-        else:
-            self._made += 1
-            self._last = str(dump.target)
-            # So soon after another one there is little to save.
-            pause = min(self.request.usual, self.request.keep)
-            self._usual_due = max(self._usual_due, time.monotonic() + pause)
-            self._say(
-                f"{dump.target}: {safe_text(dump.trigger.when)} {dump.trigger.value}".rstrip()
-            )
-            kept = self.request.dumps
-            self._removed += remove_oldest(self.request.directory, kept, dump.target)
-            answer = {"dump": str(dump.target), "closed": round(self._closed, 4)}
+            self._go_on({"refused": said})
+            return
+        self._made += 1
+        self._removed += dump.removed
+        self._last = str(dump.target)
+        # So soon after another one there is little to save.
+        pause = min(self.request.usual, self.request.keep)
+        self._usual_due = max(self._usual_due, time.monotonic() + pause)
+        self._say(f"{dump.target}: {safe_text(dump.trigger.when)} {dump.trigger.value}".rstrip())
+        self._go_on({"dump": str(dump.target), "closed": round(self._closed, 4)})
+
+    def _go_on(self, answer: dict[str, object]) -> None:
+        """Tell who asked what became of the dump, and begin the one that is asked for next."""
+        self._dump = None
         for client in self._asked:
             _reply(client, answer)
         self._asked, self._waiting = self._waiting, []
@@ -683,20 +684,21 @@ class Flight:
 
     # Who asks
 
-    def _accept(self, server: socket.socket, poll: select.poll) -> None:
+    def _accept(self) -> None:
         with contextlib.suppress(OSError):
-            client, _ = server.accept()
+            client, _ = self._server.accept()
             if len(self._clients) >= _CLIENTS:  # one of those that say nothing
                 oldest = next(iter(self._clients))
-                poll.unregister(oldest)
+                self.loop.ignore(oldest)
                 self._clients.pop(oldest).close()
             client.setblocking(False)
-            self._clients[client.fileno()] = client
-            poll.register(client, select.POLLIN)
+            file = client.fileno()
+            self._clients[file] = client
+            self.loop.watch(file, partial(self._answer, file))
 
-    def _answer(self, descriptor: int, poll: select.poll) -> None:
-        client = self._clients.pop(descriptor)
-        poll.unregister(descriptor)
+    def _answer(self, file: int) -> None:
+        client = self._clients.pop(file)
+        self.loop.ignore(file)
         try:
             asked = json.loads(client.recv(_MOST_WORDS) or b"null")
         except (OSError, ValueError, RecursionError):
@@ -715,7 +717,8 @@ class Flight:
                 self._note_walks(asked["walks"])
             _reply(client, self._tell(asked["top"], asked.get("from")))
         else:
-            self._ending |= "stop" in asked
+            if "stop" in asked:
+                self._finish()
             _reply(client, self.status())
 
     def _note_walks(self, took: object) -> None:
@@ -793,7 +796,7 @@ class Flight:
             "layers": [layer.name for layer in memory.layers],
             "covers": self._covers(),
             "layers_cover": {layer.name: self._covers(layer.name) for layer in memory.layers},
-            "gaps": round(max(0.0, self._elapsed() - self._loop.open_seconds()), 3),
+            "gaps": round(max(0.0, self._elapsed() - self.loop.gates.open_seconds()), 3),
             "overhead": {
                 "target": self.request.budget.overhead,
                 "counted": round(control.counted(), 5),
@@ -805,11 +808,11 @@ class Flight:
 
     def _covers(self, layer: str = "") -> float:
         """Return the share of the time in which everything was recorded, or a layer."""
-        covers = self._loop.open_seconds(layer) / max(self._elapsed(), 1e-9)
+        covers = self.loop.gates.open_seconds(layer) / max(self._elapsed(), 1e-9)
         return round(min(1.0, covers), 4)
 
     def _elapsed(self) -> float:
-        return time.monotonic() - self._loop.begun
+        return time.monotonic() - self.loop.begun
 
     def _covers_of(self, gate: Gate) -> float:
         """Return the share of the time in which a gate was open."""
@@ -828,7 +831,9 @@ class Flight:
             "felt": {},
             "while_open": counted,
             "events_ns": {n: round(control.costs.events[n], 1) for n in control.layers},
-            "layers": {gate.name: {"covers": self._covers_of(gate)} for gate in self._loop.gates},
+            "layers": {
+                gate.name: {"covers": self._covers_of(gate)} for gate in self.loop.gates.every
+            },
             "executions": {},
             "trigger": {
                 "when": trigger.when,
@@ -844,7 +849,7 @@ class Flight:
         budget = self.request.budget
         covers, dumps = self._covers(), plural(len(find_dumps(self.request.directory)), "dump")
         how = "" if covers > _ALL else f", open {100 * covers:.0f} % of the time"
-        if time.monotonic() < self._loop.begun + budget.horizon:  # it is not known yet
+        if time.monotonic() < self.loop.begun + budget.horizon:  # it is not known yet
             how = ""
         return (
             f"flight recorder: profile {self._profile}, under {100 * budget.overhead:g} %{how}; "
@@ -859,63 +864,6 @@ class Flight:
                 self._keep_due = time.monotonic() + _KEEP_EVERY
                 self._triggers.requests.keep(self.request.directory / USUAL_TIMES)
             write_state(self.request.directory, {**self.status(), "state": state})
-
-
-@contextlib.contextmanager
-def _urgent() -> Iterator[None]:
-    """Have priority meanwhile: as long as it takes nothing is recorded."""
-    policy, nice = os.sched_getscheduler(0), os.getpriority(os.PRIO_PROCESS, 0)
-    param = os.sched_getparam(0)
-    raise_priority()
-    try:
-        yield
-    finally:
-        with contextlib.suppress(OSError):
-            os.sched_setscheduler(0, policy, param)
-            os.setpriority(os.PRIO_PROCESS, 0, nice)
-
-
-def _births(threads: set[int]) -> dict[int, int]:
-    """Return when threads began (ns, CLOCK_MONOTONIC), as well as the kernel says it."""
-    slept = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()
-    tick = NS_PER_S // os.sysconf("SC_CLK_TCK")
-    began = {thread: start_time(thread) for thread in threads}
-    return {thread: at * tick - slept if at else sys.maxsize for thread, at in began.items()}
-
-
-def find_programs(threads: Sequence[tracefs.ThreadRow]) -> dict[str, str]:
-    """Return by names of threads which build their processes execute, and when they began.
-
-    That is when the first and when the last began: a deployment shows in either.  Names of
-    processes that differ in the build are left out.  A file without a build id is one by itself.
-    """
-    files: dict[int, str] = {}
-    builds: dict[str, str] = {}
-    found: dict[str, set[int]] = {}
-    for row in threads:
-        pid, name, kernel = row[2], row[4], row[7]
-        if kernel:
-            continue
-        if pid not in files:
-            files[pid] = ""
-            with contextlib.suppress(OSError), open(f"/proc/{pid}/exe", "rb") as program:  # noqa: PTH123
-                of = os.fstat(program.fileno())
-                file = f"{of.st_dev:x}-{of.st_ino:x}-{of.st_mtime_ns:x}"
-                if file not in builds:
-                    builds[file] = read_build_id(program.fileno()) or file
-                files[pid] = builds[file]
-        if files[pid]:
-            found.setdefault(name, set()).add(pid)
-    sure = {n: pids for n, pids in found.items() if len({files[pid] for pid in pids}) == 1}
-    return {
-        name: " ".join((files[min(pids)], *(str(of(map(start_time, pids))) for of in (min, max))))
-        for name, pids in itertools.islice(sorted(sure.items()), _MOST_PROGRAMS)
-    }
-
-
-def _at(begin: int, row: tracefs.ThreadRow) -> tracefs.ThreadRow:
-    """Return a row for another time: what the thread did then is not known."""
-    return (begin, *row[1:5], "?", *row[6:])
 
 
 @contextlib.contextmanager

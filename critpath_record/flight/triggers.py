@@ -67,12 +67,11 @@ class Triggers:
                 ) from None
             self._totals[one] = (time.monotonic_ns(), total)
 
-    def register(self, poll: select.poll) -> None:
-        """Let a poll wait for what comes by itself."""
-        for descriptor in self._pressure:
-            poll.register(descriptor, select.POLLPRI)
+    def files(self) -> Iterator[tuple[int, int]]:
+        """Yield what to wait for, and how: it comes by itself."""
+        yield from ((file, select.POLLPRI) for file in self._pressure)
         if self._exits is not None:
-            poll.register(self._exits, select.POLLIN)
+            yield self._exits.fileno(), select.POLLIN
 
     def follow(self, live: LiveExecutions) -> None:
         """Watch requests, as they are followed."""

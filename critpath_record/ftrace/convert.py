@@ -28,7 +28,7 @@ from typing import Final, TypeVar
 from critpath.errors import CritpathError
 from critpath.model import CpuLoss, Gap
 from critpath.units import plural
-from critpath_record.budget.gaps import BASE, JOURNAL, last_time, read_journal
+from critpath_record.budget.gaps import BASE, JOURNAL, is_under_budget, last_time, read_journal
 from critpath_record.ctf.beside import gap_classes, label_class, pack_gaps, pack_labels
 from critpath_record.ctf.statedump import Row, ThreadState, pack_statedump, statedump_classes
 from critpath_record.ctf.trace import COMPACT_IDS, CtfEventClass, TraceWriter, declare_integer
@@ -47,9 +47,8 @@ from critpath_record.ftrace.formats import (
     read_format,
     read_page_layout,
 )
-from critpath_record.ftrace.gate import LAYERS, is_under_budget
 from critpath_record.ftrace.hands import BEAT, find_missing_beats
-from critpath_record.ftrace.raw import MARKS, RawRecording, read_raw, read_stats
+from critpath_record.ftrace.raw import LAYERS, MARKS, RawRecording, read_raw, read_stats
 from critpath_record.ftrace.received import FILE as LABELS
 from critpath_record.ftrace.received import read_labels
 

@@ -400,7 +400,9 @@ def write_all(file: int, data: bytes | memoryview) -> None:
 def raise_priority(thread: int = 0) -> str:
     """Give a thread, else this one, priority over who is traced; return what was permitted."""
     with contextlib.suppress(OSError):
-        os.sched_setscheduler(thread, os.SCHED_FIFO, os.sched_param(1))
+        # What it starts has no such priority.
+        policy = os.SCHED_FIFO | os.SCHED_RESET_ON_FORK
+        os.sched_setscheduler(thread, policy, os.sched_param(1))
         return "fifo"
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, thread or threading.get_native_id(), _NICE)

@@ -16,13 +16,12 @@ from typing import Final
 
 from critpath.errors import CritpathError
 from critpath_record.budget.control import SOFT, TRACING_ON
-from critpath_record.budget.gaps import BASE, JOURNAL
+from critpath_record.budget.gaps import BASE
 from critpath_record.ftrace.drain import Drain, online_cpus
 from critpath_record.ftrace.events import abbreviate_groups
 from critpath_record.ftrace.preflight import CLOCK
 from critpath_record.ftrace.tracefs import Instance
 
-LAYERS: Final = "layers"  # directory below raw/, with one of each layer's pages
 PREFIX: Final = "critpath-layer-"  # of instances; then the layer, a dot and the session's name
 
 _ALWAYS: Final = frozenset(
@@ -74,11 +73,6 @@ def split_name(instance: str) -> tuple[str, str]:
         return "", instance
     layer, _, session = instance.removeprefix(PREFIX).partition(".")
     return layer, session
-
-
-def is_under_budget(raw: Path) -> bool:
-    """Return whether a raw directory is of a recording under a budget."""
-    return (raw / JOURNAL).is_file()
 
 
 class Layer:
@@ -271,3 +265,20 @@ def count_lost(text: bytes) -> int:
 def _count(text: bytes) -> int:
     """Return what was ever written to a cpu's buffer."""
     return sum(int(number) for number in _COUNTS.findall(text))
+
+
+def make_layers(
+    root: Path, session: str, events: Sequence[str], available: list[str], buffer_bytes: int
+) -> tuple[list[str], list[Layer]]:
+    """Make the layers of a profile, closed; return the events that are always recorded, too."""
+    always, layers = split_layers(events)
+    made = [Layer(root, session, name, own) for name, own in layers.items()]
+    try:
+        for layer in made:
+            layer.make(available, buffer_bytes)
+    except BaseException:
+        for layer in made:
+            with contextlib.suppress(CritpathError, OSError):
+                layer.remove()
+        raise
+    return [*always], made

@@ -31,6 +31,7 @@ from critpath_record.dirfd import write_whole
 from critpath_record.ftrace.tracefs import Instance
 
 RAW: Final = "raw"
+LAYERS: Final = "layers"  # directory below raw/, with one of each layer's pages
 MARKS: Final = "marks"
 RAW_FORMAT: Final = "critpath/raw/1"
 # What was raw/ while it is being deleted: never to be converted.

@@ -22,15 +22,10 @@ from critpath.schema.ways import SOCKETS, way_of_requests
 from critpath_marks.channels import DESCRIPTOR, MARKER
 from critpath_marks.gate import GATE
 from critpath_record.budget.gaps import FILE as GAPS
-from critpath_record.budget.gaps import SELECTED, finish_gaps
+from critpath_record.budget.gaps import SELECTED, finish_gaps, is_under_budget
+from critpath_record.budget.recording import BudgetRecording, UnderBudget, read_summary
 from critpath_record.ftrace import raw as raws
 from critpath_record.ftrace import tracefs
-from critpath_record.ftrace.budget import (
-    BudgetRecording,
-    UnderBudget,
-    is_under_budget,
-    read_summary,
-)
 from critpath_record.ftrace.cleanup import has_unsaved_pages
 from critpath_record.ftrace.convert import LOSS_COUNTERS, ConversionResult, convert
 from critpath_record.ftrace.drain import Drain, online_cpus, watermark
@@ -44,6 +39,7 @@ from critpath_record.ftrace.events import (
     lttng_name,
     select_events,
 )
+from critpath_record.ftrace.gate import Layer, make_layers
 from critpath_record.ftrace.hands import Pulse, Watch
 from critpath_record.ftrace.marks import EVERYBODY, UserMarks
 from critpath_record.ftrace.preflight import (
@@ -94,6 +90,7 @@ class FtraceRecorder(UnderBudget, Source):
         self._marks: UserMarks | None = None
         self._labels: ReceivedLabels | None = None
         self._budget: BudgetRecording | None = None
+        self._layers: list[Layer] = []
         self._selection = EventSelection((), ())
         self._description: dict[str, object] = {}
         self._buffer_bytes = 0
@@ -215,7 +212,11 @@ class FtraceRecorder(UnderBudget, Source):
         self._open_marks(root, size)
         self._open_labels()
         if self._budget is not None:
-            self._budget.start(size, self._turn_off)
+            for layer in self._layers:
+                layer.start(
+                    self._raw / raws.LAYERS / layer.name, size, self._turn_off, self._budget.poke
+                )
+            self._budget.measure()
         instance.write("tracing_on", "1")
         begin = time.monotonic_ns()
         if self._budget is not None:
@@ -296,16 +297,19 @@ class FtraceRecorder(UnderBudget, Source):
         if settings.budget is None:
             return events
         self._budget = budget = BudgetRecording(
-            *(root, settings.session, settings.budget, self._raw),
+            *(settings.session, settings.budget, self._raw),
             runs=settings.runs,
             timeout=settings.longest,
             lasts=settings.lasts,
         )
         budget.beside = self._beside
-        kept = budget.make(events.events, available, self._buffer_bytes)
+        kept, self._layers = make_layers(
+            *(root, settings.session, events.events, available, self._buffer_bytes)
+        )
+        budget.layers = self._layers
         if SWITCH not in budget.events:
             raise _no_switches()
-        self._watches += [TracingWatchdog(layer.instance) for layer in budget.layers]
+        self._watches += [TracingWatchdog(layer.instance) for layer in self._layers]
         return EventSelection(tuple(kept), events.missing)
 
     def _all_events(self) -> tuple[str, ...]:

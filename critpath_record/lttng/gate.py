@@ -16,24 +16,17 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, cast
+from typing import Final
 
 from critpath.errors import CritpathError
 from critpath_record._pulse import measure_turns
-from critpath_record.budget.calibrate import (
-    TABLE,
-    add_costs,
-    estimate,
-    find_costs,
-    is_sure,
-    raise_table,
-)
-from critpath_record.budget.control import TRACKER, Budget, Control, Costs
-from critpath_record.budget.gaps import BASE, Journal
-from critpath_record.budget.loop import Gate, Loop
-from critpath_record.ftrace.budget import BudgetRecording, machine_model
+from critpath_record.budget.calibrate import TABLE, estimate, is_sure, raise_table
+from critpath_record.budget.control import TRACKER, Costs
+from critpath_record.budget.gaps import BASE
+from critpath_record.budget.gates import Gate
+from critpath_record.budget.recording import BudgetRecording, Pace
 from critpath_record.ftrace.drain import online_cpus
-from critpath_record.ftrace.gate import LAYERS, Layer
+from critpath_record.ftrace.raw import LAYERS
 
 FLUSHED_EVERY: Final = 50_000  # us after which LTTng writes what a cpu has, and looks for it
 _LAG: Final = 0.12  # s in which what was recorded is on disk: flushed, looked for, written
@@ -111,7 +104,7 @@ def _refused(session: str) -> CritpathError:
 
 
 class SessionGate:
-    """The session of what a budget opens and closes; see `critpath_record.budget.loop.Gate`.
+    """The session of what a budget opens and closes; see `critpath_record.budget.gates.Gate`.
 
     `index`: where LTTng writes what each packet of the session has.  `daemons`: returns the pids of
     LTTng's daemons.
@@ -223,56 +216,21 @@ class SessionGate:
             os.close(file)
 
 
-class LttngBudget(BudgetRecording):
-    """A recording under a budget, through LTTng: whole runs, or windows in time."""
-
-    def __init__(self, session: str, budget: Budget, raw: Path, *, runs: bool) -> None:
-        super().__init__(Path(), session, budget, raw, runs=runs)
-
-    def attach(self, gate: SessionGate) -> None:
-        """Take a session that is started and closed, and measure what an event costs."""
-        self.layers = [cast("Layer", gate)]  # what is used of one, it has
-        (self._raw / LAYERS / gate.name).mkdir(mode=0o700, parents=True)
-        gate.begin()
-        took, spent = _measure_toggle(gate)
-        found = find_costs(
-            *(self.budget.calibrate, [gate], online_cpus()[-1], machine_model()),
-            measure=measure_slowly,
+def attach(budget: BudgetRecording, gate: SessionGate, raw: Path) -> None:
+    """Let a budget open and close a session that is started and closed; measure what it costs."""
+    budget.layers = [gate]
+    (raw / LAYERS / gate.name).mkdir(mode=0o700, parents=True)
+    gate.begin()
+    took, spent = _measure_toggle(gate)
+    least = max(_TOGGLES * spent / budget.budget.share, _TOGGLES / 4 * took, _LAGS * _LAG)
+    budget.pace = Pace(_OPEN, _CLOSED, least)
+    before = budget.budget.horizon
+    budget.measure(measure_slowly)
+    if budget.budget.horizon > before:
+        budget.warnings.append(
+            f"the budget is held over {least:.1f} s: LTTng takes {1000 * took:.0f} ms to open"
+            " or close, and some time to write what is counted"
         )
-        # The daemons' cpu time is charged as it is: nothing on top of it.
-        found = replace(found, gate=0.0, off=0.0)
-        about = self.beside, online_cpus()[-1], machine_model()
-        self.costs = add_costs(found, self.budget.calibrate, *about)
-        if not found.measured:
-            self.warnings.append(
-                "what an event costs could not be measured here: upper values of a table are taken"
-            )
-        least = max(_TOGGLES * spent / self.budget.share, _TOGGLES / 4 * took, _LAGS * _LAG)
-        if not self._runs and self.budget.horizon < least:
-            self.budget = replace(self.budget, horizon=round(least, 1))
-            self.warnings.append(
-                f"the budget is held over {least:.1f} s: LTTng takes {1000 * took:.0f} ms to open"
-                " or close, and some time to write what is counted"
-            )
-
-    def failure(self) -> CritpathError | None:
-        """Return why nothing can be opened or closed any more, None if it can."""
-        return self._loop.failure if self._loop is not None else None
-
-    def _make_loop(self, control: Control, journal: Journal, cpus: Sequence[int]) -> Loop:
-        # Nothing new is counted sooner, and horizons are long.
-        control.shortest, control.closed = _OPEN, _CLOSED
-        # What comes before an opening is the daemon at work: nothing to compare with.
-        return Loop(control, self.gates, journal, cpus, held=self._runs, compares=False)
-
-    def stop(self) -> None:
-        """Charge what came after the last look, and write what the manifest says."""
-        self.end_watching()
-        control, loop = self._parts()
-        for gate in self.layers:
-            cost = control.kappa * control.costs.events[gate.name] * 1e-9
-            control.charge("events", cost * sum(loop.uncounted(gate)))
-        super().stop()
 
 
 def _measure_toggle(gate: SessionGate) -> tuple[float, float]:
@@ -345,4 +303,4 @@ def find_daemons(names: Sequence[bytes] = (b"lttng-sessiond", b"lttng-consumerd"
     return found
 
 
-__all__ = ["FLUSHED_EVERY", "LttngBudget", "SessionGate", "Tracker", "find_daemons"]
+__all__ = ["FLUSHED_EVERY", "SessionGate", "Tracker", "attach", "find_daemons"]

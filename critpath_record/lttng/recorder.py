@@ -26,12 +26,19 @@ from critpath.model import Gap
 from critpath.schema.ways import PACKETS, way_of_requests
 from critpath_marks.channels import RECORDER
 from critpath_marks.sessions import new_session_name, owner_of
-from critpath_record.budget.gaps import BASE, JOURNAL, SELECTED, finish_gaps, last_time
+from critpath_record.budget.gaps import (
+    BASE,
+    JOURNAL,
+    SELECTED,
+    finish_gaps,
+    is_under_budget,
+    last_time,
+)
 from critpath_record.budget.gaps import FILE as GAPS
+from critpath_record.budget.recording import BudgetRecording, UnderBudget, read_summary
 from critpath_record.ctf.statedump import write_sockets
 from critpath_record.dirfd import path_for_children
 from critpath_record.ftrace import raw as raws
-from critpath_record.ftrace.budget import UnderBudget, is_under_budget, read_summary
 from critpath_record.ftrace.drain import online_cpus
 from critpath_record.identity import is_dead_session
 from critpath_record.lttng import program
@@ -47,9 +54,9 @@ from critpath_record.lttng.daemon import (
 )
 from critpath_record.lttng.gate import (
     FLUSHED_EVERY,
-    LttngBudget,
     SessionGate,
     Tracker,
+    attach,
     find_daemons,
 )
 from critpath_record.lttng.preflight import find_needs, offered_way
@@ -85,7 +92,7 @@ class LttngRecorder(UnderBudget, Source):
         self._agent = False
         self._sessions: list[str] = []  # that are made
         self._raw = settings.write_directory / raws.RAW
-        self._budget: LttngBudget | None = None
+        self._budget: BudgetRecording | None = None
         self._warnings: list[str] = []
         self._begin = self._end = 0
         self._state: dict[str, str] = {}
@@ -184,11 +191,11 @@ class LttngRecorder(UnderBudget, Source):
         index = self._settings.write_directory / TRACE / BASE / "kernel" / "index"
         gate = SessionGate(session, index, made.channel, tracker, find_daemons)
         gate.events = made.events
-        self._budget = LttngBudget(
+        self._budget = BudgetRecording(
             self._settings.session, budget, self._raw, runs=self._settings.runs
         )
         self._budget.beside = self._beside
-        self._budget.attach(gate)
+        attach(self._budget, gate, self._raw)
 
     def _remove_sessions(self, *, wait: bool) -> None:
         if self._budget is not None:

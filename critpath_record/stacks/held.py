@@ -25,7 +25,7 @@ from critpath_record.stacks.sources import (
 from critpath_record.stacks.unwind import FORMAT, ROW
 
 if TYPE_CHECKING:
-    from critpath_record.budget.loop import BesideGate
+    from critpath_record.budget.gates import BesideGate
 
 PART: Final = 4  # of the memory, for stacks
 _HELD: Final = "held.json"  # in stacks/, until they are unwound

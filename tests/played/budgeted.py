@@ -11,11 +11,13 @@ from typing import Any, Final
 import pytest
 
 from critpath.errors import CritpathError
-from critpath_record.budget import gaps, loop, natural, programs
+from critpath_record.budget import gaps, gates, loop, natural, policies, programs
 from critpath_record.budget.account import overhead_of
 from critpath_record.budget.control import SOFT, TRACING_ON, Budget, Control, Costs
 from critpath_record.budget.gaps import Journal, LayerGap, read_journal
+from critpath_record.budget.gates import Gates
 from critpath_record.budget.loop import Loop
+from critpath_record.budget.policies import Runs, Windows
 from critpath_record.ftrace import drain
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -118,7 +120,7 @@ class World:
     def __init__(
         self, patch: pytest.MonkeyPatch, place: Path, target: float = 0.05, **more: Any
     ) -> None:
-        self.time = play_time(patch, loop, programs, natural, gaps)
+        self.time = play_time(patch, loop, gates, policies, programs, natural, gaps)
         self.names = more.pop("names", ["base"])
         make_gate = more.pop("make_gate", Gate)
         self.gates = [make_gate(self.time, name) for name in self.names]
@@ -134,11 +136,17 @@ class World:
         patch.setattr(drain, "raise_priority", lambda: "normal")
         self.more: Callable[[float], None] = lambda _: None
         self.time.happen = self.happen
-        make = more.pop("make", None)
-        if make is None:
-            make, more = Loop, {"held": False, "compares": False} | more
         cpus = range(self.control.tally.cpus)
-        self.loop = make(self.control, self.gates, Journal(self.journal), cpus, **more)
+        made = more.pop("make", self._make)(Journal(self.journal), cpus, **more)
+        self.loop = Loop(self.control, *made)
+        self.policy: Any = self.loop.policy
+        self.loop.start()
+
+    def _make(
+        self, journal: Journal, cpus: range, *, held: bool = False, compares: bool = False
+    ) -> tuple[Gates, Windows | Runs]:
+        policy = Runs() if held else Windows(compares=compares)
+        return Gates(self.gates, journal, cpus), policy
 
     def _make_busy(self, cpus: tuple[int, ...]) -> Busy:
         self.busy_times = Busy(cpus)

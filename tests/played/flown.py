@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from critpath.errors import CritpathError
-from critpath_record.budget import gaps, loop, natural
+from critpath_record.budget import gaps, gates, loop, natural, policies
 from critpath_record.budget.control import Budget
 from critpath_record.flight import dumps, memory, service, state, triggers
 from critpath_record.flight.conditions import Condition
@@ -35,13 +35,13 @@ class Making:
     pid = -1
 
     def __init__(self, words: Sequence[str], **_: object) -> None:
-        said = b""
+        told, said = b"0", b""
         self.returncode = 0
         try:
-            dumps._finish(Path(words[-2]))
+            told = b"%d" % dumps._finish(Path(words[-2]))
         except CritpathError as error:
             said, self.returncode = error.what.encode(), 1
-        self.stderr = io.BytesIO(said)
+        self.stdout, self.stderr = io.BytesIO(told), io.BytesIO(said)
 
     def poll(self) -> int:
         return self.returncode
@@ -68,7 +68,7 @@ class Flown:
         kernel.clock.now -= 2_000_000_000  # it begins before what may be played
         self.said: list[str] = []
         self.signals = -1
-        modules = (loop, natural, gaps, service, memory, triggers)
+        modules = (loop, gates, policies, natural, gaps, service, memory, triggers)
         self.time = play_time(patch, *modules, clock=kernel.clock)
         self.time.loops = 0  # until it runs
         self.time.step = 0.01
@@ -93,7 +93,7 @@ class Flown:
         self.thread.start()
         assert self.runs.wait(60)
         assert self.failure is None, self.failure
-        self.time.loops = 2
+        self.time.loops = 1
         self.time.pass_time(0.1)  # it looks, and opens
 
     def _patch(self, patch: pytest.MonkeyPatch) -> None:
@@ -111,8 +111,9 @@ class Flown:
         patch.setattr(service, "_notify", lambda *lines: self._notified(lines))
         rows = [tuple(row) for row in self.kernel.recording.json("statedump")]
         patch.setattr(tracefs, "scan_threads", lambda: rows)
-        for module in (service, drain):
+        for module in (memory, drain):
             patch.setattr(module, "raise_priority", lambda *_: "normal")
+        patch.setattr(loop, "start_thread", lambda work: work())
         patch.setattr(loop, "BusyTimes", self._make_busy)
 
     def _make_busy(self, cpus: tuple[int, ...]) -> Busy:

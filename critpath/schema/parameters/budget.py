@@ -97,6 +97,24 @@ class Control(Group, name="control"):
 CONTROL: Final = Control()
 
 
+class Measured(Group, name="measured"):
+    """What an event costs, as it was measured before."""
+
+    fresh = Parameter(
+        3600.0, "s", "for which it is taken as it is: within hours it doubles or halves", OVERHEAD
+    )
+    kept = Parameter(30 * 86_400.0, "s", "for which it is better than the table's", OVERHEAD)
+    loads = Parameter(
+        (0.25, 1.0),
+        "runnable threads",
+        "of a cpu, that part machines which are measured apart: idle, busy, full",
+        OVERHEAD,
+    )
+
+
+MEASURED: Final = Measured()
+
+
 class Dumps(Group, name="dumps"):
     """What a flight recorder's dumps may take from others; the rest runs at idle priority."""
 
@@ -113,6 +131,9 @@ class Natural(Group, name="natural"):
 
     fewest = Parameter(30, "pairs", "of each side, below which nothing is compared", OVERHEAD)
     stretch = Parameter(0.02, "s", "before and after an opening that are compared", OVERHEAD)
+    recent = Parameter(
+        300, "pairs", "of which the correction is made: what an event costs changes", OVERHEAD
+    )
     slices = Parameter(50, "slices", "of time that a stretch has to have", OVERHEAD)
     doubt = Parameter(0.3, "log", "standard deviation of what is assumed", OVERHEAD)
     bounds = Parameter(

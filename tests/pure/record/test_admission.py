@@ -16,9 +16,8 @@ from critpath_marks.channels import _move_high
 from critpath_marks.gate import Gate, kind_number, open_gate
 from critpath_marks.sessions import new_session_name
 from critpath_record.budget.admission import Admission
-from critpath_record.budget.control import Control
 from critpath_record.budget.gaps import Journal
-from critpath_record.budget.programs import ProgramLoop
+from critpath_record.budget.programs import Programs, SharedGates
 from critpath_record.budget.selection import Kinds
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "played"))
@@ -190,7 +189,7 @@ def test_files_of_others_are_no_gate(tmp_path: Path) -> None:
 # The loop
 
 
-class Programs(World):
+class Program(World):
     """A program that marks executions, and a loop that holds a budget by choosing among them."""
 
     def __init__(
@@ -202,14 +201,13 @@ class Programs(World):
             switches.append(Switch(time, name, place / name))
             return switches[-1]
 
-        def make_loop(
-            control: Control, gates: list[Switch], journal: Journal, cpus: range
-        ) -> ProgramLoop:
-            self.admission = Admission(new_session_name(), 3, [gate.file for gate in gates])
-            kinds = Kinds(control.budget.share, 3)
-            return ProgramLoop(control, gates, journal, cpus, self.admission, kinds, longest)
+        def make(journal: Journal, cpus: range) -> tuple[SharedGates, Programs]:
+            self.admission = Admission(new_session_name(), 3, [gate.file for gate in switches])
+            gates = SharedGates(switches, journal, cpus, self.admission)
+            kinds = Kinds(self.control.budget.share, 3)
+            return gates, Programs(gates, self.admission, kinds, longest)
 
-        super().__init__(patch, place, target, make_gate=make_gate, make=make_loop)
+        super().__init__(patch, place, target, make_gate=make_gate, make=make)
         patch.setattr(layout, "monotonic_ns", self.time.monotonic_ns)
         self.program = join(self.admission)
         self.program._draw = random.Random(7).random  # noqa: S311 - the same in every process
@@ -241,11 +239,11 @@ class Programs(World):
 @pytest.fixture
 def make_programs(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Iterator[Callable[..., Programs]]:
-    made: list[Programs] = []
+) -> Iterator[Callable[..., Program]]:
+    made: list[Program] = []
 
-    def make(target: float, longest: float = 0.0) -> Programs:
-        made.append(Programs(monkeypatch, tmp_path, target, longest))
+    def make(target: float, longest: float = 0.0) -> Program:
+        made.append(Program(monkeypatch, tmp_path, target, longest))
         return made[-1]
 
     yield make
@@ -253,7 +251,7 @@ def make_programs(
         world.end()
 
 
-def check_gaps(world: Programs) -> None:
+def check_gaps(world: Program) -> None:
     """Every execution that was admitted lies in no gap."""
     rows = world.gaps()
     for _, since, until, _ in world.admitted:
@@ -261,7 +259,7 @@ def check_gaps(world: Programs) -> None:
 
 
 def test_a_loop_notes_what_programs_open_and_closes_behind_them(
-    make_programs: Callable[..., Programs],
+    make_programs: Callable[..., Program],
 ) -> None:
     world = make_programs(0.5)
     for _ in range(60):
@@ -272,14 +270,14 @@ def test_a_loop_notes_what_programs_open_and_closes_behind_them(
     check_gaps(world)
     assert len(world.admitted) > 5
     assert len(world.gaps()) > 5
-    assert world.loop.chosen
-    assert world.loop.claimed == 60
-    assert world.loop.opened_for < 0.5 * 60 * 0.033
+    assert world.policy.chosen
+    assert world.policy.claimed == 60
+    assert world.loop.gates.open_seconds() < 0.5 * 60 * 0.033
     assert world.program.enter("kind")[0] == 0.0  # nothing is admitted any more
 
 
 def test_kinds_have_fair_shares_and_the_budget_is_held(
-    make_programs: Callable[..., Programs],
+    make_programs: Callable[..., Program],
 ) -> None:
     """One in fifty executions costs ten times as much: nearly all of these are recorded."""
     world = make_programs(0.05)
@@ -300,10 +298,10 @@ def test_kinds_have_fair_shares_and_the_budget_is_held(
     assert world.overhead <= 1.1 * 0.05
     assert world.control.counted() <= 1.1 * 0.05
     assert world.control.counted() >= 0.6 * 0.05
-    assert world.loop.claimed == len(world.rows)
+    assert world.policy.claimed == len(world.rows)
 
 
-def test_who_stays_inside_for_too_long_is_given_up(make_programs: Callable[..., Programs]) -> None:
+def test_who_stays_inside_for_too_long_is_given_up(make_programs: Callable[..., Program]) -> None:
     world = make_programs(0.05, longest=2.0)
     world.execute("kind", 0.01)
     while not world.execute("kind", 0.01):
@@ -323,7 +321,7 @@ def test_who_stays_inside_for_too_long_is_given_up(make_programs: Callable[..., 
 
 
 def test_who_opens_and_does_not_count_records_nothing_that_is_believed(
-    make_programs: Callable[..., Programs],
+    make_programs: Callable[..., Program],
 ) -> None:
     world = make_programs(0.05)
     world.execute("kind", 0.003, 1e6)
@@ -348,17 +346,17 @@ def test_who_opens_and_does_not_count_records_nothing_that_is_believed(
 
 
 def test_windows_in_time_are_back_when_no_program_marks_any_more(
-    make_programs: Callable[..., Programs],
+    make_programs: Callable[..., Program],
 ) -> None:
     world = make_programs(0.05)
     world.rate = lambda _: 100.0
     world.time.pass_time(1)
     assert world.gates[0].records
-    assert not world.loop.chosen
+    assert not world.policy.chosen
     for _ in range(3):
         world.execute("kind", 0.003)
         world.time.pass_time(0.3)
-    assert world.loop.chosen
+    assert world.policy.chosen
     assert not world.gates[0].records
     world.time.pass_time(12)
     assert world.gates[0].records
@@ -366,7 +364,7 @@ def test_windows_in_time_are_back_when_no_program_marks_any_more(
 
 
 def test_who_comes_while_it_closes_keeps_it_open(
-    make_programs: Callable[..., Programs], monkeypatch: pytest.MonkeyPatch
+    make_programs: Callable[..., Program], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who enters just then is recorded to its end: what is not is a moment, and a gap."""
     world = make_programs(0.5)

@@ -23,6 +23,7 @@ from critpath_marks.sessions import new_session_name
 from critpath_record.budget import calibrate, natural
 from critpath_record.budget.account import share_of
 from critpath_record.budget.calibrate import AGAIN, AUTO, NEVER, TABLE, find_costs
+from critpath_record.budget.control import Costs
 from critpath_record.budget.gaps import (
     Journal,
     LayerGap,
@@ -41,7 +42,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "played"))
 from budgeted import Gate
 from played_time import play_time
 
-from critpath.schema.parameters.budget import NATURAL
+from critpath.schema.parameters.budget import MEASURED, NATURAL
 
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
 
@@ -238,7 +239,7 @@ def test_kinds_with_other_chances_are_compared_each_with_its_own() -> None:
 
 
 def test_without_calibration_the_table_is_taken(tmp_path: Path) -> None:
-    assert find_costs(NEVER, [], 0, "x", tmp_path / "costs") is TABLE
+    assert find_costs(NEVER, [], 0, tmp_path / "costs") is TABLE
 
 
 class Blocks:
@@ -254,6 +255,8 @@ class Blocks:
         for name in ("measure_turns", "measure_calls"):
             patch.setattr(calibrate, name, self.measure)
         patch.setattr(calibrate.os, "sched_setaffinity", lambda *_: None)
+        self.load = 0.0
+        patch.setattr(calibrate.os, "getloadavg", lambda: (self.load * (os.cpu_count() or 1),))
 
     def measure(self, _: int) -> int:
         opened = [gate for gate in self.gates if gate.is_open]
@@ -271,7 +274,7 @@ def test_what_an_event_costs_is_measured_once_and_then_known(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     blocks, place = Blocks(monkeypatch, 258.0, 0.01, 600), tmp_path / "cache" / "costs.json"
-    costs = find_costs(AUTO, blocks.gates, 0, "a cpu", place)
+    costs = find_costs(AUTO, blocks.gates, 0, place)
     assert costs.measured
     for name in ("base", "network"):
         assert costs.events[name] == pytest.approx(258, rel=0.1)
@@ -280,12 +283,42 @@ def test_what_an_event_costs_is_measured_once_and_then_known(
     assert costs.seconds == pytest.approx(blocks.measured * 1.6e-3, rel=0.2)
     assert not any(gate.is_open for gate in blocks.gates)
     before = blocks.measured
-    again = find_costs(AUTO, blocks.gates, 0, "a cpu", place)
+    again = find_costs(AUTO, blocks.gates, 0, place)
     assert (again.events, again.seconds, blocks.measured) == (costs.events, 0.0, before)
-    find_costs(AGAIN, blocks.gates, 0, "a cpu", place)
-    find_costs(AUTO, blocks.gates, 0, "another cpu", place)
+    find_costs(AGAIN, blocks.gates, 0, place)
+    monkeypatch.setattr(calibrate, "machine_model", lambda: "another cpu")
+    find_costs(AUTO, blocks.gates, 0, place)
     assert blocks.measured > 2 * before
     assert len(json.loads(place.read_text())) == 2
+
+
+def test_what_an_event_costs_is_measured_again_when_it_is_old_or_the_machine_is_fuller(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It doubled within two hours; where nobody pays for measuring what was known is taken."""
+    blocks, place = Blocks(monkeypatch, 150.0, 0.01, 600), tmp_path / "costs.json"
+    wall = [1e9]
+    monkeypatch.setattr(blocks.time, "time", lambda: wall[0], raising=False)
+
+    def find(measure: calibrate.Measure | None = calibrate.measure_events) -> Costs:
+        return find_costs(AUTO, blocks.gates, 0, place, measure)
+
+    assert find().events["base"] == pytest.approx(150, rel=0.1)
+    blocks.each = 300.0
+    wall[0] += MEASURED.fresh / 2
+    assert find().events["base"] == pytest.approx(150, rel=0.1)
+    blocks.load = 2.0  # a full machine
+    assert find().events["base"] == pytest.approx(300, rel=0.1)
+    blocks.load = 0.0
+    wall[0] += MEASURED.fresh
+    assert find(None).events["base"] == pytest.approx(150, rel=0.1)
+    assert find().events["base"] == pytest.approx(300, rel=0.1)
+    calibrate.forget_costs(place)  # as a recording that has found another cost
+    assert find(None) is TABLE
+    wall[0] += MEASURED.kept
+    find()
+    wall[0] += MEASURED.kept
+    assert find(None) is TABLE
 
 
 @pytest.mark.parametrize(
@@ -296,11 +329,11 @@ def test_a_file_of_costs_that_is_none_is_measured_anew(
 ) -> None:
     blocks, place = Blocks(monkeypatch, 258.0, 0.01, 600), tmp_path / "costs.json"
     names = [f"{gate.name}:{gate.state}" for gate in blocks.gates]
-    place.write_text(text.replace("%s", calibrate.machine_key("a cpu", names)))
-    assert find_costs(AUTO, blocks.gates, 0, "a cpu", place).measured
+    place.write_text(text.replace("%s", calibrate.machine_key(names)))
+    assert find_costs(AUTO, blocks.gates, 0, place).measured
     before = blocks.measured
     assert before > 0
-    find_costs(AUTO, blocks.gates, 0, "a cpu", place)
+    find_costs(AUTO, blocks.gates, 0, place)
     assert blocks.measured == before
 
 
@@ -313,7 +346,7 @@ def test_costs_are_kept_only_where_nobody_else_leads(
     victim = tmp_path / "victim"
     victim.write_text("as it was")
     (own / "costs.json").symlink_to(victim)
-    assert find_costs(AUTO, blocks.gates, 0, "a cpu", own / "costs.json").measured
+    assert find_costs(AUTO, blocks.gates, 0, own / "costs.json").measured
     assert victim.read_text() == "as it was"
     assert not (own / "costs.json").is_symlink()
     (tmp_path / "led").symlink_to(own)
@@ -321,7 +354,7 @@ def test_costs_are_kept_only_where_nobody_else_leads(
     (tmp_path / "shared").chmod(0o777)
     before = (own / "costs.json").read_bytes()
     for place in ("led", "shared"):
-        assert find_costs(AGAIN, blocks.gates, 0, "b cpu", tmp_path / place / "costs.json").measured
+        assert find_costs(AGAIN, blocks.gates, 0, tmp_path / place / "costs.json").measured
     assert (own / "costs.json").read_bytes() == before
     assert [*(tmp_path / "shared").iterdir()] == []
     assert [p.name for p in own.iterdir()] == ["costs.json"]
@@ -343,7 +376,7 @@ def test_measuring_that_comes_to_nothing_is_charged(
 ) -> None:
     """Where others have the cpu, where nothing is counted, where an event costs nothing."""
     blocks = Blocks(monkeypatch, each, noise, events)
-    costs = find_costs(AGAIN, blocks.gates, 0, "", tmp_path / "costs.json")
+    costs = find_costs(AGAIN, blocks.gates, 0, tmp_path / "costs.json")
     assert not costs.measured
     assert all(costs.events[name] >= ns for name, ns in TABLE.events.items())
     assert costs.closed == TABLE.closed

@@ -47,9 +47,9 @@ def test_a_budget_is_held_by_windows_and_each_time_between_is_a_gap(
         assert 10 < len(opened) < 500
     windows = [(t, on) for t, on in world.gates[0].steps]
     pairs = zip(windows[::2], windows[1::2], strict=True)
-    assert world.loop.windows == len(windows) // 2
+    assert world.loop.gates.windows == len(windows) // 2
     open_for = sum(end - begin for (begin, _), (end, _) in pairs) / 1e9
-    assert world.loop.opened_for == pytest.approx(open_for, abs=1e-3)
+    assert world.loop.gates.open_seconds() == pytest.approx(open_for, abs=1e-3)
     assert world.loop.late == 0
 
 
@@ -69,13 +69,13 @@ def test_a_quiet_machine_is_recorded_all_the_time_and_seldom_looked_at(
     world = make_world(0.05)
     world.rate = lambda _: 100.0
     world.time.pass_time(2)
-    windows, polls = world.loop.windows, world.loop.polls
-    world.loop.rest = 1.0  # a look at the counts may be enough
+    windows, polls = world.loop.gates.windows, world.loop.polls
+    world.policy.rest = 1.0  # a look at the counts may be enough
     world.time.pass_time(10)
-    assert world.loop.windows == windows
+    assert world.loop.gates.windows == windows
     assert world.gates[0].is_open
     assert world.loop.polls - polls <= 25
-    assert world.loop.open_seconds() > 10
+    assert world.loop.gates.open_seconds() > 10
 
 
 def test_what_comes_late_is_counted(make_world: Callable[..., World]) -> None:
@@ -96,31 +96,31 @@ def test_what_is_held_is_open_from_when_it_is_asked_for_until_it_is_closed(
     world.time.pass_time(1)
     assert not world.gates[0].is_open
     begin = world.time.clock.now
-    world.loop.hold(True)
+    world.policy.hold(True)
     world.time.pass_time(5)
     assert world.gates[0].is_open
     end = world.time.clock.now
-    world.loop.hold(False)
+    world.policy.hold(False)
     world.time.pass_time(1)
-    assert not world.loop.given_up
-    assert world.loop.opened_for == pytest.approx(5, abs=1e-3)
+    assert not world.policy.given_up
+    assert world.loop.gates.open_seconds() == pytest.approx(5, abs=1e-3)
     assert not [g for g in world.gaps() if g.begin < end and g.opening > begin + 1000]
     assert world.control.tally.parts["events"] == pytest.approx(5e4 * NS * 1e-9, rel=0.01)
 
 
 def test_what_is_held_for_too_long_is_given_up(make_world: Callable[..., World]) -> None:
     world = make_world(held=True)
-    world.loop.hold(True, 2.0)
+    world.policy.hold(True, 2.0)
     world.time.pass_time(1.9)
     assert world.gates[0].is_open
     world.time.pass_time(1)
     assert not world.gates[0].is_open
-    assert world.loop.given_up
-    world.loop.hold(False)
-    assert world.loop.given_up  # whoever held it asks now
-    assert 2.0 <= world.loop.opened_for < 2.2
-    world.loop.hold(True)
-    assert not world.loop.given_up
+    assert world.policy.given_up
+    world.policy.hold(False)
+    assert world.policy.given_up  # whoever held it asks now
+    assert 2.0 <= world.loop.gates.open_seconds() < 2.2
+    world.policy.hold(True)
+    assert not world.policy.given_up
 
 
 def test_all_is_closed_meanwhile_for_another_reason(make_world: Callable[..., World]) -> None:
@@ -162,7 +162,7 @@ def test_what_others_spend_is_charged(make_world: Callable[..., World]) -> None:
     world.loop.look(0.5)
     assert world.control.tally.parts["functions"] == pytest.approx(0.02)
     assert world.control.tally.command == 0.5
-    assert world.loop.uncounted(world.gates[0])[0] == 0
+    assert world.loop.gates.count()["base"][0] == 0
 
 
 def test_moved_pages_are_looked_at_at_once(make_world: Callable[..., World]) -> None:
@@ -210,8 +210,8 @@ def test_time_before_openings_is_compared_with_that_after_and_corrects(
 
     world.more = pass_time
     world.time.pass_time(40)
-    assert len(world.loop.compared.pairs) > 40
-    ratio, low, high = world.loop.compared.ratio() or (0, 0, 0)
+    assert len(world.policy.compared.pairs) > 40
+    ratio, low, high = world.policy.compared.ratio() or (0, 0, 0)
     assert low < ratio < high
     assert low < 2.2
     assert high > 1.8

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from critpath_record.budget import admission, gaps, loop, natural, programs
+from critpath_record.budget import admission, gaps, gates, loop, natural, policies, programs
+from critpath_record.budget import recording as module
 from critpath_record.budget.control import Budget
-from critpath_record.ftrace import budget as module
 from critpath_record.ftrace import drain
 from critpath_record.ftrace.recorder import finish_killed
 from critpath_record.source import Taken
@@ -32,15 +32,17 @@ class Recorded:
     ) -> None:
         self.kernel, self.place = kernel, place / "rec"
         self.time = play_time(
-            patch, loop, programs, natural, gaps, module, clock=kernel.clock
-        )  # fmt: skip
+            patch,
+            *(loop, gates, policies, programs, natural, gaps, module),
+            clock=kernel.clock,
+        )
         self.time.happen = self.happen
         self.time.step = 0.005
         self.busy = Busy(())
         patch.setattr(loop, "BusyTimes", self._make_busy)
         # What threads do that move pages takes time of this machine, not of the played one.
         patch.setattr(drain.Drain, "cpu_time", lambda _: 0.0)
-        patch.setattr(module.BudgetRecording, "_poke", lambda _: None)
+        patch.setattr(module.BudgetRecording, "poke", lambda _: None)
         # No program of this machine finds the gate of a played recording.
         patch.setattr(admission, "PLACE", str(kernel.home / "marks"))
         patch.setattr(module.secrets, "randbits", lambda _: 5)

@@ -425,5 +425,5 @@ def test_a_refusal_costs_nothing(fly: Callable[..., Flown], critpath: Callable[.
     assert critpath("dump", flown.place).returncode == 3
     made = [call for call in flown.kernel.calls[calls:] if call[0] == "write"]
     assert made == []
-    assert flown.flight._loop.windows <= 1
+    assert flown.flight.loop.gates.windows <= 1
     assert [p.name for p in flown.place.iterdir()] == ["flight.json"]

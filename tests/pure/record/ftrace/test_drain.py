@@ -14,7 +14,8 @@ from critpath_record.ftrace import cleanup, drain
 from critpath_record.ftrace import raw as raws
 from critpath_record.ftrace.cleanup import find_leftovers
 from critpath_record.ftrace.drain import Drain
-from critpath_record.ftrace.gate import LAYERS, instance_name
+from critpath_record.ftrace.gate import instance_name
+from critpath_record.ftrace.raw import LAYERS
 from critpath_record.ftrace.recorder import FtraceRecorder, finish_killed
 from critpath_record.ftrace.tracefs import Instance
 from critpath_record.recorder import RecorderSettings

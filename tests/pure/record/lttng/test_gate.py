@@ -14,13 +14,16 @@ import pytest
 
 from critpath.errors import CritpathError
 from critpath_record.budget import gaps as gaps_module
+from critpath_record.budget import gates as gates_module
 from critpath_record.budget import loop as loop_module
+from critpath_record.budget import policies as policies_module
+from critpath_record.budget import recording as budget_module
 from critpath_record.budget.control import Budget
-from critpath_record.ftrace import budget as budget_module
+from critpath_record.budget.recording import BudgetRecording
 from critpath_record.lttng import gate as gate_module
 from critpath_record.lttng import recorder as recorder_module
 from critpath_record.lttng.daemon import find_leftovers
-from critpath_record.lttng.gate import LttngBudget, SessionGate, Tracker, find_daemons
+from critpath_record.lttng.gate import SessionGate, Tracker, attach, find_daemons
 from critpath_record.lttng.recorder import finish_killed, open_recorder
 from critpath_record.recorder import RecorderSettings
 from tests.played.names import dead_name
@@ -84,7 +87,15 @@ def played(machine, monkeypatch):
 def clock(monkeypatch):
     """Time of its own for all that a budget of runs does."""
     made = Clock()
-    for module in (gate_module, recorder_module, gaps_module, budget_module, loop_module):
+    for module in (
+        gate_module,
+        recorder_module,
+        gaps_module,
+        budget_module,
+        loop_module,
+        gates_module,
+        policies_module,
+    ):
         monkeypatch.setattr(module, "time", made)
     monkeypatch.setattr(loop_module, "BusyTimes", AlwaysBusy)
     monkeypatch.setattr(budget_module, "count_switches", lambda: 0)
@@ -255,9 +266,10 @@ def test_another_file_than_an_index_counts_nothing(tmp_path, data):
 
 def test_a_horizon_is_as_long_as_opening_makes_sensible(tmp_path):
     (tmp_path / "raw").mkdir()
-    budget = LttngBudget("s", Budget(0.05, 1.0, calibrate="off"), tmp_path / "raw", runs=False)
+    asked = Budget(0.05, 1.0, calibrate="off")
+    budget = BudgetRecording("s", asked, tmp_path / "raw", runs=False)
     gate = SessionGate("s", tmp_path, "kernel", PlayedTracker("s"), list)
-    budget.attach(gate)
+    attach(budget, gate, tmp_path / "raw")
     assert budget.budget.horizon >= 4
     assert any("is held over" in warning for warning in budget.warnings)
     budget.remove()

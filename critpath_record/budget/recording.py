@@ -1,17 +1,16 @@
-"""A recording under a budget: its layers, their gates, and what is told of it at the end."""
+"""A recording under a budget: its gates, its control loop, and what is told of it at the end."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import math
-import os
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from critpath.errors import CritpathError
 from critpath.schema.parameters.budget import CONTROL, PROGRAMS
@@ -22,27 +21,24 @@ from critpath_record.budget.admission import Admission
 from critpath_record.budget.calibrate import (
     AGAIN,
     MOST_SECONDS,
+    Measure,
     add_costs,
     find_costs,
+    forget_costs,
     measure_events,
 )
-from critpath_record.budget.control import (
-    COMMAND,
-    Budget,
-    Control,
-    Costs,
-)
-from critpath_record.budget.gaps import BASE, JOURNAL, SELECTED, Journal
-from critpath_record.budget.loop import BesideGate, Gate, Loop, count_switches
+from critpath_record.budget.control import COMMAND, Budget, Control, Costs
+from critpath_record.budget.gaps import BASE, JOURNAL, SELECTED, SUMMARY, Journal
+from critpath_record.budget.gates import BesideGate, Gate, Gates
+from critpath_record.budget.loop import Loop, Policy, count_switches
 from critpath_record.budget.natural import pool_kinds
-from critpath_record.budget.programs import ProgramLoop
+from critpath_record.budget.policies import Runs, Windows
+from critpath_record.budget.programs import Programs, SharedGates
 from critpath_record.budget.selection import Kinds
 from critpath_record.ftrace import raw as raws
-from critpath_record.ftrace.drain import online_cpus
-from critpath_record.ftrace.gate import LAYERS, Layer, is_under_budget, split_layers
+from critpath_record.ftrace.drain import Drain, online_cpus
 from critpath_record.ftrace.marks import make_place
 
-SUMMARY: Final = "budget.json"  # in raw/: what the manifest says
 _FULL_HORIZONS: Final = 24  # times what switching events off and on costs, over the share
 _MOST_CUT: Final = 0.01  # of those that were chosen
 _LATE: Final = 0.01  # of all polls
@@ -52,17 +48,51 @@ _PLAIN_TIME: Final = 1.0  # ns: what counts as events is time itself
 _MOST_CORRECTED: Final = 1.5  # times what is assumed, beyond which it is said
 
 
-class BudgetRecording:
-    """The layers of a recording under a budget, from construction until `remove`.
+class LayerGate(Gate, Protocol):
+    """A gate of what paths are made of."""
 
-    `root`: of tracefs.  `runs`: runs of a command are recorded whole or not at all; else programs
-    choose executions.  `timeout`: s after which an execution is given up, 0 for 20 times the median
-    of its kind.  `lasts`: s that it goes on, 0 where that is not known.
+    @property
+    def events(self) -> Sequence[str]:
+        """What it records."""
+
+    @property
+    def switches(self) -> Sequence[int]:
+        """The descriptors to which ``1`` opens."""
+
+    @property
+    def drain(self) -> Drain | None:
+        """What moves its pages, if that is a thread here."""
+
+    def move_after(self, events: float) -> None:
+        """Move pages, which is when the count is looked at, after so many events of a cpu."""
+
+    def stop(self) -> Mapping[int, Mapping[str, int]]:
+        """Close, move the rest, and return the kernel's counts by cpu."""
+
+    def remove(self) -> None:
+        """Remove what it is made of; raises CritpathError if somebody holds it."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Of gates that take long to open, and count late: s between two looks, and a horizon."""
+
+    open: float
+    closed: tuple[float, float]
+    horizon: float = 0.0
+
+
+class BudgetRecording:
+    """The gates of a recording under a budget, from construction until `remove`.
+
+    `layers`: made by its recorder, before `measure`.  `runs`: runs of a command are recorded whole
+    or not at all; else programs choose executions, if they can.  `timeout`: s after which an
+    execution is given up, 0 for 20 times the median of its kind.  `lasts`: s that it goes on, 0
+    where that is not known.
     """
 
     def __init__(
         self,
-        root: Path,
         session: str,
         budget: Budget,
         raw: Path,
@@ -71,11 +101,12 @@ class BudgetRecording:
         timeout: float = 0.0,
         lasts: float = 0.0,
     ) -> None:
-        self._root, self._session, self.budget, self._raw = root, session, budget, raw
+        self._session, self.budget, self._raw = session, budget, raw
         self._runs, self._lasts = runs, lasts
         self.seed = secrets.randbits(31)
-        self.layers: list[Layer] = []
+        self.layers: Sequence[LayerGate] = ()
         self.beside: tuple[BesideGate, ...] = ()  # what else it opens and closes
+        self.pace: Pace | None = None  # of gates that are slow
         self.warnings: list[str] = []
         self.costs: Costs | None = None
         self._control: Control | None = None
@@ -93,39 +124,30 @@ class BudgetRecording:
         self._took: dict[str, dict[bool, list[float]]] = {}
         self._stats: dict[str, Mapping[int, Mapping[str, int]]] = {}
 
-    def make(self, events: Sequence[str], available: list[str], buffer_bytes: int) -> list[str]:
-        """Make the layers, closed; return the events of the profile that are always recorded."""
-        always, layers = split_layers(events)
-        for name, own in layers.items():
-            layer = Layer(self._root, self._session, name, own)
-            self.layers.append(layer)
-            layer.make(available, buffer_bytes)
-        return [*always]
-
     @property
     def events(self) -> list[str]:
         """The events of all layers."""
         return [event for layer in self.layers for event in layer.events]
 
-    def start(self, page_bytes: int, failed: Callable[[], None]) -> None:
-        """Move pages from now on, and measure what an event costs; nothing is recorded yet."""
-        for layer in self.layers:
-            place = self._raw / LAYERS / layer.name
-            layer.start(place, page_bytes, failed, self._poke)
+    def measure(self, measure: Measure = measure_events) -> None:
+        """Find out what an event costs; nothing is recorded yet."""
         cpu = online_cpus()[-1]
-        model = machine_model()
-        measure = measure_events if self._can_pay_for_measuring() else None
-        costs = find_costs(self.budget.calibrate, self.layers, cpu, model, measure=measure)
-        about = self.budget.calibrate, self.beside, cpu, model, measure
-        self.costs = costs = add_costs(costs, *about)
+        pays = self.pace is not None or self._can_pay_for_measuring()
+        of = measure if pays else None
+        costs = find_costs(self.budget.calibrate, self.layers, cpu, measure=of)
+        if self.pace is not None:  # what opens and closes them is charged as it is
+            costs = replace(costs, gate=0.0, off=0.0)
+        add = measure_events if pays else None
+        self.costs = add_costs(costs, self.budget.calibrate, self.beside, cpu, measure=add)
         if not costs.measured:
-            why = "could not be measured here" if measure else "is dear to measure for so little"
+            why = "could not be measured here" if pays else "is dear to measure for so little"
             self.warnings.append(
                 f"what an event costs {why}: upper values of a table are taken"
-                + (" (--calibrate again measures)" if not measure else "")
+                + (" (--calibrate again measures)" if not pays else "")
             )
         if not self._runs:
-            self.budget = lengthen_horizon(self.budget, costs)
+            least = self.pace.horizon if self.pace is not None else 0.0
+            self.budget = lengthen_horizon(self.budget, costs, least)
 
     def _can_pay_for_measuring(self) -> bool:
         """Return whether a part of the budget pays for it, or it is asked for.
@@ -143,39 +165,45 @@ class BudgetRecording:
         """Hold the budget from now on: every layer is closed at first."""
         if self.costs is None:
             raise RuntimeError("the layers were not started")
-        names = [gate.name for gate in self.gates]
         # A part of what may be spent at once, whatever comes between two polls.
         most = _MOVED * self.budget.share * self.budget.horizon / 4
         for layer in self.layers:
             layer.move_after(most / (CONTROL.kappa * self.costs.events[layer.name] * 1e-9))
-        control = Control(self.budget, self.costs, names, len(cpus), self.seed)
+        names = [gate.name for gate in self.gates]
+        self._control = control = Control(self.budget, self.costs, names, len(cpus), self.seed)
         control.owe("calibration", self.costs.seconds)
         control.longest = _LONGEST_OPEN
-        self._control = control
+        if self.pace is not None:  # nothing new is counted sooner
+            control.shortest = self.pace.open
+            control.closed = self.pace.closed
         target = {"target": self.budget.overhead, "seed": self.seed, "counted": None}
         raws.write_json(self._raw / SUMMARY, target)
-        self._loop = self._make_loop(control, Journal(self._raw / JOURNAL), cpus)
+        self._loop = Loop(control, *self._make_policy(Journal(self._raw / JOURNAL), cpus))
+        self._loop.start()
         # Programs that were started before can do without: they are recorded by windows.
         if self.admission is not None:
             with contextlib.suppress(OSError, CritpathError):
                 make_place()
                 self.admission.publish_place()
 
-    def _make_loop(self, control: Control, journal: Journal, cpus: Sequence[int]) -> Loop:
+    def _make_policy(self, journal: Journal, cpus: Sequence[int]) -> tuple[Gates, Policy]:
         if self._runs:
-            return Loop(control, self.gates, journal, cpus, held=True)
+            return Gates(self.gates, journal, cpus), Runs()
+        if self.pace is not None:
+            # What comes before an opening is the tracer at work: nothing to compare with.
+            return Gates(self.gates, journal, cpus), Windows(compares=False)
         switches = [file for layer in self.layers for file in layer.switches]
         self.admission = admission = Admission(self._session, self.seed, switches)
-        return ProgramLoop(
-            *(control, self.gates, journal, cpus, admission, self._kinds, self._timeout)
-        )
+        shared = SharedGates(self.gates, journal, cpus, admission)
+        return shared, Programs(shared, admission, self._kinds, self._timeout)
 
     @property
     def gates(self) -> list[Gate]:
         """All that is opened and closed."""
         return [*self.layers, *self.beside]
 
-    def _poke(self) -> None:
+    def poke(self) -> None:
+        """Look at the counts now: pages were moved."""
         if self._loop is not None:
             self._loop.poke()
 
@@ -195,8 +223,8 @@ class BudgetRecording:
         control, loop = self._parts()
         loop.look()
         self._recorded, self._chance = self._kinds.toss(kind, control.balance())
-        if self._recorded:
-            loop.hold(True, 0.0 if limited else self._kinds.longest(kind))
+        if self._recorded and isinstance(loop.policy, Runs):
+            loop.policy.hold(True, 0.0 if limited else self._kinds.longest(kind))
         self._begun = time.monotonic_ns()
         self._spent = self._spent_on_events()
         self._switches = count_switches()
@@ -205,12 +233,13 @@ class BudgetRecording:
     def end_run(self, kind: str, busy: int) -> None:
         """Close, and learn from what the run had in cpu time (ns)."""
         _, loop = self._parts()
-        if not self._runs:
+        policy = loop.policy
+        if not isinstance(policy, Runs):
             loop.look(busy / 1e9)
             return
         took = time.monotonic_ns() - self._begun
         if self._recorded:
-            loop.hold(False)
+            policy.hold(False)
         loop.look(busy / 1e9)
         self._kinds.note({kind: 1}, busy / 1e9)
         self._kinds.note_time(kind, took / 1e9)
@@ -220,7 +249,7 @@ class BudgetRecording:
             self._kinds.expect(kind, self._expect_cost(count_switches() - self._switches, busy))
         for of, time_of in ((self._times, busy or took), (self._took, took)):
             of.setdefault(kind, {True: [], False: []})[self._recorded].append(time_of)
-        if self._recorded and loop.given_up:
+        if self._recorded and policy.given_up:
             self._cut[kind] = self._cut.get(kind, 0) + 1
             self._recorded = False
 
@@ -254,15 +283,20 @@ class BudgetRecording:
     def stop(self) -> None:
         """Close, move the rest, and write what the manifest says beside the pages."""
         self.end_watching()
+        control, loop = self._parts()
+        came = loop.gates.count()  # after the last look
         for layer in self.layers:
+            cost = control.kappa * control.costs.events[layer.name] * 1e-9
+            control.charge("events", cost * sum(came[layer.name]))
             self._stats[layer.name] = layer.stop()
-            raws.write_stats(self._raw / LAYERS / layer.name, self._stats[layer.name])
+            raws.write_stats(self._raw / raws.LAYERS / layer.name, self._stats[layer.name])
         raws.write_json(self._raw / SUMMARY, self._summarize())
 
     def failure(self) -> CritpathError | None:
-        """Return why a layer's pages are not moved any more, None if they are."""
+        """Return why pages are not moved, or gates not switched any more, None if they are."""
         drains = [layer.drain for layer in self.layers if layer.drain is not None]
-        return next((drain.failure for drain in drains if drain.failure is not None), None)
+        failed = (drain.failure for drain in drains if drain.failure is not None)
+        return next(failed, self._loop.failure if self._loop is not None else None)
 
     def count_events(self) -> int:
         """Return how many events the layers have so far."""
@@ -275,7 +309,7 @@ class BudgetRecording:
             self.end_watching()
         if self.admission is not None:
             self.admission.close()
-        layers, self.layers = self.layers, []
+        layers, self.layers = self.layers, ()
         wrong = None
         for layer in reversed(layers):
             try:
@@ -296,7 +330,7 @@ class BudgetRecording:
         tally, costs = control.tally, control.costs
         if loop.late > max(1, _LATE * loop.polls):
             self.warnings.append(f"the budget was looked at too late {plural(loop.late, 'time')}")
-        seconds = loop.opened_for
+        seconds = loop.gates.open_seconds()
         events = {
             name: sum(of.get("entries", 0) + of.get("read events", 0) for of in stats.values())
             for name, stats in self._stats.items()
@@ -309,14 +343,15 @@ class BudgetRecording:
         if found := compare_sides(ours, others, self.seed, "overhead"):
             pairs = min(len(ours), len(others))
             compared = {**found, "pairs": pairs, "by": "cpu time of runs"}
-        elif ratio := loop.compared.ratio():
+        elif isinstance(loop.policy, Windows) and (ratio := loop.policy.compared.ratio()):
             counted = control.counted()
             part = tally.parts.get("events", 0.0) / max(sum(tally.cost), 1e-9)
             of = [counted * (1 + part * (one / control.kappa - 1)) for one in ratio]
             keys = ("overhead", "low", "high")
             compared = {key: round(value, 6) for key, value in zip(keys, of, strict=True)}
-            compared |= {"pairs": len(loop.compared.pairs), "by": "time slices"}
+            compared |= {"pairs": len(loop.policy.compared.pairs), "by": "time slices"}
             if not 1 / _MOST_CORRECTED < control.kappa / CONTROL.kappa < _MOST_CORRECTED:
+                forget_costs()
                 self.warnings.append(
                     f"an event costs {control.kappa:.2f} times here what it did in calibration"
                 )
@@ -342,7 +377,7 @@ class BudgetRecording:
                 layer.name: {
                     "events": events.get(layer.name, 0),
                     "open": round(seconds, 6),
-                    "windows": loop.windows,
+                    "windows": loop.gates.windows,
                     "closed_by": layer.state,
                 }
                 for layer in self.layers
@@ -365,14 +400,15 @@ class BudgetRecording:
                 for kind, seen in self._seen.items()
             },
             "chosen_by": self._chosen_by(),
-            "claimed": loop.claimed if isinstance(loop, ProgramLoop) else None,
+            "claimed": loop.policy.claimed if isinstance(loop.policy, Programs) else None,
             "trigger": None,
         }
 
     def _chosen_by(self) -> str:
-        if isinstance(self._loop, ProgramLoop):
-            return "programs" if self._loop.chosen else "windows"
-        return "runs"
+        _, loop = self._parts()
+        if isinstance(loop.policy, Programs) and loop.policy.chosen:
+            return "programs"
+        return "runs" if self._runs else "windows"
 
     def _warn_of_none(self) -> None:
         """Say what is needed where no run could be paid for."""
@@ -432,9 +468,9 @@ class UnderBudget:
             self._budget.note_selected(kind, number, begin, pid)
 
 
-def lengthen_horizon(budget: Budget, costs: Costs) -> Budget:
+def lengthen_horizon(budget: Budget, costs: Costs, least: float = 0.0) -> Budget:
     """Return a budget over so long a time that events can be switched off and on within it."""
-    least = _FULL_HORIZONS * costs.off / budget.share
+    least = max(least, _FULL_HORIZONS * costs.off / budget.share)
     if budget.horizon < least <= 3600:
         return replace(budget, horizon=round(least, 1))
     return budget
@@ -447,17 +483,3 @@ def read_summary(raw: Path) -> dict[str, object]:
         if isinstance(found, dict):
             return found
     return {"target": None, "counted": None}
-
-
-def machine_model() -> str:
-    """Return the model of the machine's cpus."""
-    with contextlib.suppress(OSError):
-        for line in (
-            Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-        ):
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return os.uname().machine
-
-
-__all__ = ["BudgetRecording", "UnderBudget", "is_under_budget", "machine_model", "read_summary"]
