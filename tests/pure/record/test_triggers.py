@@ -41,7 +41,7 @@ def pressure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 def test_pressure_is_told_by_the_kernel(pressure: Path) -> None:
     triggers = Triggers([Condition.parse(MEMORY)])
-    triggers.register(select.poll())
+    assert list(triggers.files()) == [(*triggers._pressure, select.POLLPRI)]
     assert pressure.read_text().startswith("some 150000 1000000\0")
     [file] = triggers._pressure
     pressure.write_text("some avg10=9.00 avg60=2.00 avg300=3.00 total=2000\n")
@@ -114,7 +114,8 @@ def test_a_process_that_fails_is_told_with_its_code(
     exits: tuple[Triggers, socket.socket],
 ) -> None:
     triggers, kernel = exits
-    triggers.register(select.poll())
+    [(_, mask)] = triggers.files()
+    assert mask == select.POLLIN
     kernel.send(b"short")
     tell(kernel, 7, 0)  # it did not fail
     tell(kernel, 8, 3 << 8, thread=9)  # a thread
