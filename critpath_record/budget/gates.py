@@ -1,4 +1,4 @@
-"""The actuators of a control loop: what is opened and closed, noted as it happens."""
+"""What a control loop opens and closes."""
 
 from __future__ import annotations
 

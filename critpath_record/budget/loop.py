@@ -1,4 +1,4 @@
-"""The one control loop: it waits, counts what recording costs, asks the law, and switches.
+"""The one control loop: waits, counts, asks the law, switches.
 
 Every recorder that holds a budget has one.  What may be spent is in its account (`Control`, with a
 law), what it opens and closes are its actuators (`Gates`), and what it is for is its policy:

@@ -1,4 +1,4 @@
-"""The plain policies of a control loop: windows in time, and whole runs of a command."""
+"""Policies of a control loop: windows, runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The policy that programs choose by: they open, for executions of theirs that a coin chose.
+"""The policy of executions that programs choose, by a coin.
 
 As long as programs mark executions and may open the gates, no windows in time are opened: chances
 by kind are what holds the budget, and the gates close when nobody is inside.  They stay open a

@@ -1,4 +1,4 @@
-"""A recording under a budget: its gates, its control loop, and what is told of it at the end."""
+"""A recording under a budget: gates, loop, and what is told at the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The flight recorder: the policy of a control loop that waits for triggers, and saves."""
+"""The flight recorder: a policy that waits for triggers, and saves."""
 
 from __future__ import annotations
 
