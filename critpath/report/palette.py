@@ -73,6 +73,7 @@ _LOOKS: Final[dict[State, tuple[str, str, str]]] = {
     State.WAIT_QUOTA: ("H", ORANGE, "bars"),
     State.QUEUED: ("B", ORANGE, "dots"),
     State.SHARED: ("E", YELLOW, "diagonal"),
+    State.WAIT_POOL: ("A", ORANGE, "dots"),
     State.RECLAIM: ("Y", GREEN, "bars"),
     State.WAIT_TASK: ("W", SKY, "solid"),
     State.WAIT_FUTEX: ("F", SKY, "diagonal"),

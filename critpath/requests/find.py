@@ -34,6 +34,7 @@ from critpath.model.requests import (
     Subrequests,
 )
 from critpath.read import SOURCE_PORT
+from critpath.requests.connections import find_pool_waits
 from critpath.requests.endpoints import UNIX
 from critpath.requests.left_out import count_left_out
 from critpath.requests.links import (
@@ -139,6 +140,10 @@ def find_requests(
         doubtful=specification.requests.doubtful,
         hosts=events.hosts,
         calls=calls,
+        waits=find_pool_waits(
+            *(found.activity, replayed.workers, found.endpoints),
+            *(found.requests, found.subrequests, found.slices),
+        ),
     )
     if unknown:
         said = PathsDoubtful(unknown, len(kept))

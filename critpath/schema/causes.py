@@ -186,6 +186,10 @@ CATALOGUE: Final = (
         next=_OTHERS,
     ),
     CauseKind(
+        id="connection", states=(State.WAIT_POOL,), doing="queued", sure="inferred",
+        needs=("device",), next=_OTHERS,
+    ),
+    CauseKind(
         id="shared-loop", states=(State.SHARED,), doing="shared",
         needs=("meanwhile", "meanwhile_before", "meanwhile_after"), next=_OTHERS,
     ),

@@ -160,6 +160,7 @@ class State(IntEnum):
     QUEUED = 22, "BLOCKED", "works for other requests (on paths of requests)"
     SHARED = 23, "RUNNING", "is a loop that works for several requests at once"
     NOT_RECORDED = 24, "UNKNOWN", "was not recorded: in a gap, or not known because of one"
+    WAIT_POOL = 25, "BLOCKED", "waits for a connection that other requests hold", "which pool"
 
 
 # Details of `State.WAIT_NET` where a packet's sender is no thread that is known.

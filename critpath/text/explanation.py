@@ -128,6 +128,7 @@ SAID: Final[dict[str, _Said]] = {
         "{wait} {time} behind other requests of {name}{mostly_from}{meanwhile_or_besides}{tail}",
         no_longer_theirs="{wait} behind other requests of {name}",
     ),
+    "connection": _waits("{connection}", "{wait} for a connection", "waiting for {connection}"),
     "shared-loop": _Said(
         "{spend} {time} on a loop shared with other requests{meanwhile}{tail}",
         "{share} a loop with other requests",
@@ -558,6 +559,12 @@ def _say_in_function(told: _Telling) -> str:
 def _say_device(told: _Telling) -> str:
     """Name what interrupted."""
     return quoted(told.facts.device) if told.facts.device else "the machine"
+
+
+@_slot
+def _say_connection(told: _Telling) -> str:
+    """Say what was waited for: ``one of 4 connections to postgres:5432``."""
+    return told.facts.device or "a connection that other requests hold"
 
 
 @_slot

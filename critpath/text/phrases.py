@@ -95,6 +95,11 @@ PHRASES: Final[dict[State, Phrase]] = {
         "on a loop shared with other requests",
     ),
     State.NOT_RECORDED: _same("not recorded"),
+    State.WAIT_POOL: Phrase(
+        "waiting for a connection{}",
+        "waiting for a connection that other requests held",
+        "waiting for a connection",
+    ),
 }
 # What is waited for that is no network, or perhaps none, by `Detail.local`.
 PACKETS: Final[dict[bool | None, str]] = {

@@ -157,5 +157,6 @@ def test_states_are_numbered_as_saved_files_have_them():
         *("WAIT_DISK", "WAIT_NET", "WAIT_TIMER", "WAIT_DEVICE", "WAIT_SOFTIRQ", "WAIT_IPI"),
         *("WAIT_FUTEX", "WAIT_POLL", "WAIT_PIPE", "WAIT_STOPPED", "NET_TRANSIT"),
         *("WAIT_UNEXPLAINED", "WAIT_QUOTA", "RECLAIM", "QUEUED", "SHARED", "NOT_RECORDED"),
+        "WAIT_POOL",
     ]
-    assert [int(s) for s in State] == list(range(25))
+    assert [int(s) for s in State] == list(range(26))

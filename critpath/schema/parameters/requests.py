@@ -238,6 +238,21 @@ class Tiers(Group, name="tiers", guards="requests of which it is doubtful what t
 TIERS: Final = Tiers()
 
 
+class Connections(Group, name="connections", guards="pools of connections"):
+    """Which waits are for a connection that other requests hold."""
+
+    held = Parameter(
+        0.9,
+        "share",
+        "of a wait in which all connections have to be held: a request has one a little before "
+        "its first call and until after its last answer",
+        SERVERS,
+    )
+
+
+CONNECTIONS: Final = Connections()
+
+
 class Rounds(Group, name="rounds", guards="loops with helpers"):
     """How loops hand requests to helpers."""
 
