@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -135,7 +136,7 @@ def _is_shared(holds: list[_Hold]) -> bool:
     """Tell whether several requests use some connection, one after the other."""
     return any(
         one.endpoint == other.endpoint and one.request != other.request
-        for one, other in zip(holds, holds[1:], strict=False)
+        for one, other in pairwise(holds)
     )
 
 
@@ -175,7 +176,7 @@ class _Pool:
         """Return request, begin and end of each wait; None where there was none."""
         return [
             self._find_wait(before, hold, resting)
-            for before, hold in zip(self._holds, self._holds[1:], strict=False)
+            for before, hold in pairwise(self._holds)
             if hold.endpoint == before.endpoint
             and hold.request >= 0
             and hold.request != before.request

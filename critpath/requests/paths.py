@@ -139,10 +139,10 @@ def _lay_waits(start: I64, table: I64, waits: PoolWaits | None) -> tuple[I64, I6
         )
         at = int(piece[1])
         for begin, end, about in cuts:
-            begin = max(begin, at)
-            if end <= begin:
+            if end <= max(begin, at):
                 continue
-            for since, until, code in ((at, begin, NONE), (begin, end, about)):
+            first = max(begin, at)
+            for since, until, code in ((at, first, NONE), (first, end, about)):
                 if until > since:
                     made = piece.copy()
                     made[1:3] = since, until
@@ -157,12 +157,12 @@ def _lay_waits(start: I64, table: I64, waits: PoolWaits | None) -> tuple[I64, I6
             pieces.append(made)
             codes.append(NONE)
         counts[row] = len(codes) - before
-    first = np.concatenate([[0], np.cumsum(counts)])
-    laid, pool = np.repeat(table, counts, axis=0), np.full(int(first[-1]), NONE, np.int64)
+    begins = np.concatenate([[0], np.cumsum(counts)])
+    laid, pool = np.repeat(table, counts, axis=0), np.full(int(begins[-1]), NONE, np.int64)
     places = np.repeat(some, counts)
-    if len(codes):
+    if codes:
         laid[places], pool[places] = np.array(pieces), codes
-    return first[start], laid, pool
+    return begins[start], laid, pool
 
 
 def find_calls(activity: Activity, requests: RequestTable, subs: Subrequests) -> tuple[I64, I64]:

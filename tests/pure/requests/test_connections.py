@@ -38,7 +38,11 @@ DRAWINGS = {
         "",
     ),
     "it slept for something else, and was woken by nobody of its process": (
-        ["p.x R1  sa      ra     S1 sa3  ra3", "p.y   R2  z           sa2 ra2 S2", "net              !p.y"],
+        [
+            "p.x R1  sa      ra     S1 sa3  ra3",
+            "p.y   R2  z           sa2 ra2 S2",
+            "net              !p.y",
+        ],
         [],
         "",
     ),
