@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from critpath.model import I64, Workers
+from critpath.model import I32, I64, Workers
 from critpath.model.requests import (
     NONE,
     Act,
@@ -97,7 +97,8 @@ def find_pool_waits(
         found += [(*wait, len(names)) for wait in waits]
         names.append(pool.describe(target, waits))
     table = np.array(found, np.int64).reshape(-1, 4)
-    return PoolWaits(*table.T.copy(), tuple(names))
+    request, begin, end, about = table.T.copy()
+    return PoolWaits(request, begin, end, about, tuple(names))
 
 
 def _find_pools(
@@ -274,7 +275,7 @@ class _Resting:
         return int(time[at - 1]), int(self._activity.time_ns[woken])
 
 
-def _by(request: I64, time: I64) -> dict[int, list[int]]:
+def _by(request: I32, time: I64) -> dict[int, list[int]]:
     """Return the rows of each request in order of time."""
     found: dict[int, list[int]] = defaultdict(list)
     order = np.argsort(time, kind="stable")
