@@ -312,7 +312,7 @@ def note_machine(raw: Path, begin: int, prepared: Mapping[str, Any]) -> dict[str
     raws.write_json(raw / f"statedump{raws.AT_END}.json", threads)
     # Seen before what is held, or as old as that: they were there when it begins.
     known = {row[1]: (begin, *row[1:5], "?", *row[6:]) for row in prepared["threads"]}
-    born = _births({row[1] for row in threads} - {*known})
+    born = _births({row[1] for row in threads} - {*known}, int(prepared["slept"]))
     known |= {r[1]: (begin, *r[1:]) for r in threads if r[1] not in known and born[r[1]] < begin}
     raws.write_json(raw / "statedump.json", [*known.values()])
     groups = scan_cgroups()
@@ -328,9 +328,11 @@ def note_machine(raw: Path, begin: int, prepared: Mapping[str, Any]) -> dict[str
     return find_programs(threads)
 
 
-def _births(threads: set[int]) -> dict[int, int]:
-    """Return when threads began (ns, CLOCK_MONOTONIC), as well as the kernel says it."""
-    slept = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()
+def _births(threads: set[int], slept: int) -> dict[int, int]:
+    """Return when threads began (ns, CLOCK_MONOTONIC), as well as the kernel says it.
+
+    The machine had slept for so long: of other threads it says whether that was before or after.
+    """
     tick = NS_PER_S // os.sysconf("SC_CLK_TCK")
     began = {thread: start_time(thread) for thread in threads}
     return {thread: at * tick - slept if at else sys.maxsize for thread, at in began.items()}
@@ -386,7 +388,7 @@ def _finish(building: Path) -> int:
 
     stacks, said = finish_stacks(building)
     span = manifest.begin, recorded.end
-    said += convert_functions(building, span, held=True)
+    said = (*said, *convert_functions(building, span, held=True), *map(str, prepared["said"]))
     recorded = replace(recorded, facts={**recorded.facts, **stacks})
     # The analysis is no part of what runs as root here: only sizes and digests are noted.
     from critpath_record.recovery import measure_streams  # noqa: PLC0415 - as above

@@ -67,6 +67,7 @@ _KEEP_EVERY: Final = 600.0  # s between two times that what is usual is written 
 USUAL_TIMES: Final = "usual.json"  # below the directory of dumps
 _SCAN_EVERY, _SCAN_SHARE = 60.0, 0.05  # s between two looks at threads; of the budget at most
 _ALL: Final = 0.995  # of the time
+_SUSPENDED: Final = NS_PER_S // 10  # ns of one suspension, at least
 _LAST: Final = 60.0  # s for a dump that is being made at the end
 _HOUR, _AGAIN = 3600.0, 60.0  # s; between two dumps for one condition, at least
 _WALKED: Final = 60.0  # s from one dump to the next while somebody looks on who walks them
@@ -80,6 +81,7 @@ _ENDING: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 _ROOM: Final = 64 << 20  # bytes of a disk that a dump leaves free
 _MOST_WORDS: Final = 4096  # bytes of a request
 _CLIENTS: Final = 16
+_SUSPENSIONS: Final = 1000  # that are remembered
 _WAITING: Final = 20_000  # executions that are held for who watches
 _LOOKED_ON: Final = 10.0  # s for which executions are found after somebody asked for them
 _TOLD: Final = 100_000  # bytes of them in one answer: it is one message of a socket
@@ -109,6 +111,16 @@ class FlightRequest:
     stacks: tuple[str, ...] = ()  # what takes stacks besides
     functions: bool = False  # whether programs may note functions of Python
     labels: bool = False  # whether requests are called by their first bytes
+
+
+@dataclass
+class Writing:
+    """What a dump's own thread is told, and tells when it has ended."""
+
+    end: int  # when gates were closed (ns)
+    epoch: int  # from the clock to the Unix epoch at that time (ns)
+    begin: int = 0  # since when everything is there (ns)
+    seconds: float = 0.0  # of cpu time
 
 
 class Refusals:
@@ -174,6 +186,10 @@ class Flight(Windows):
         self._seen = 0  # executions in all, of which the newest are held
         self._lasting: frozenset[str] = frozenset()  # layers that are moved as they come
         self._followed = 0  # until when (ns)
+        self._awake = time.monotonic_ns()  # when it was looked at how long the machine has slept
+        self._slept = max(measure_slept() for _ in range(64))
+        # Of suspensions, between which looks they were, how long it had slept then, and slept.
+        self._suspensions: deque[tuple[int, int, int, int]] = deque(maxlen=_SUSPENSIONS)
         self._profile = ""
         self._began = time.monotonic()
         self._usual_due = self._began + min(request.usual, request.keep)
@@ -365,6 +381,8 @@ class Flight(Windows):
 
     def _look_each_second(self) -> float:
         memory = self._memory
+        if measure_slept() > self._slept + _SUSPENDED:
+            self._look_at_marks()
         self._note_cost()
         self._look_at_hands()
         memory.note_losses()
@@ -402,6 +420,9 @@ class Flight(Windows):
 
     def _add_marks(self, pages: Sequence[bytes], until: int) -> list[Execution]:
         """Follow what was moved; all that happened until a time is among it, or was before."""
+        if self._was_suspended():
+            pages = ()  # nobody knows what of it was before
+            self._live.forget()
         looks = self._triggers.watches_marks or time.monotonic() <= self._watched
         if not (looks or self._lasting):
             self._live.forget()
@@ -414,6 +435,22 @@ class Flight(Windows):
         self._ended.extend(ended)
         self._seen += len(ended)
         return ended
+
+    def _was_suspended(self) -> bool:
+        """Return whether the machine was suspended since the last look; if so, that is a gap.
+
+        Time stands still then, but programs are stopped a while before, and go on a while after.
+        """
+        before, was = self._awake, self._slept
+        self._awake = time.monotonic_ns()
+        self._slept = max(was, measure_slept())
+        lasted = self._slept - was
+        if lasted < _SUSPENDED:
+            return False
+        for gate in self.loop.gates.every:
+            self._memory.journal.note_other(gate.name, before)
+        self._suspensions.append((before, time.monotonic_ns(), was, lasted))
+        return True
 
     def _look_at_hands(self) -> None:
         """Put right what somebody else has switched; the time since the last look is a gap."""
@@ -540,6 +577,7 @@ class Flight(Windows):
                         memory.drop()
                     self._since = time.monotonic_ns()
             self._closed = (time.monotonic_ns() - begun) / NS_PER_S
+            writing = Writing(closed, ftrace.measure_epoch())
             if before is not None:
                 before = replace(before, begin=max(before.begin, oldest))
         except BaseException:
@@ -547,34 +585,34 @@ class Flight(Windows):
             raise
         self._dump = dump
         self._add_marks(held.came, closed)
-        begins: list[int] = []
         self.loop.work_beside(
-            lambda: begins.append(self._write(dump, held, since, closed, before)),
-            lambda failed: self._make(dump, held, closed, begins, failed),
+            lambda: self._write(dump, held, since, writing, before),
+            lambda failed: self._make(dump, held, writing, failed),
         )
 
-    def _write(self, dump: Dump, held: Held, since: int, until: int, before: Before | None) -> int:
-        """Write what was moved, in a thread of its own; return since when everything is there."""
+    def _write(
+        self, dump: Dump, held: Held, since: int, writing: Writing, before: Before | None
+    ) -> None:
+        """Write what was moved, in a thread of its own."""
         try:
             with contextlib.closing(held):
-                begin = held.save(dump.raw, since, until, before)
-            self._save_stacks(dump.building, begin)
+                writing.begin = held.save(dump.raw, since, writing.end, before)
+            self._save_stacks(dump.building, writing.begin)
             if self._functions is not None:
                 self._functions.save(dump.building)
             raws.copy_descriptions(self._memory.instance, dump.raw, self._events)
         finally:
-            self._moved += time.thread_time()
-        return begin
+            writing.seconds = time.thread_time()
 
-    def _make(
-        self, dump: Dump, held: Held, end: int, begins: Sequence[int], failed: Exception | None
-    ) -> None:
+    def _make(self, dump: Dump, held: Held, writing: Writing, failed: Exception | None) -> None:
         """Begin to make a recording of what was written."""
+        self._moved += writing.seconds  # here, as two threads would lose some
         before = time.thread_time()
         try:
             if failed is not None:
                 raise failed
-            [begin] = begins
+            begin, end = writing.begin, writing.end
+            slept = [one for one in self._suspensions if one[1] > begin]
             sampled = {"format": SAMPLED_FORMAT, "requests": self._live.list_sampled(begin)}
             raws.write_json(dump.building / SAMPLED, sampled)
             labels: dict[str, object] = {}
@@ -588,6 +626,8 @@ class Flight(Windows):
                     "journal": self._memory.journal.rows_since(begin),
                     "overhead": self._overhead(dump.trigger),
                     "threads": self._threads,
+                    "slept": slept[0][2] if slept else self._slept,
+                    "said": [_tell_suspension(b - begin, of) for b, _, _, of in slept if b < end],
                     "keep": self.request.dumps,
                     "leave": str(dump.place_left) if dump.trigger.when == USUAL else "",
                     "description": {
@@ -595,7 +635,7 @@ class Flight(Windows):
                         **labels,
                         "gaps": held.silences(begin),
                         "session": dump.session,
-                        "epoch": ftrace.measure_epoch(),
+                        "epoch": writing.epoch,
                     },
                 }
             )
@@ -864,6 +904,20 @@ class Flight(Windows):
                 self._keep_due = time.monotonic() + _KEEP_EVERY
                 self._triggers.requests.keep(self.request.directory / USUAL_TIMES)
             write_state(self.request.directory, {**self.status(), "state": state})
+
+
+def measure_slept() -> int:
+    """Return for how long the machine was suspended since it was booted (ns), or a bit less."""
+    boot = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    return boot - time.monotonic_ns()
+
+
+def _tell_suspension(after: int, lasted: int) -> str:
+    return (
+        f"the machine was suspended for {format_span(lasted / NS_PER_S)}, "
+        f"{format_span(max(after, 0) / NS_PER_S)} after the begin: that is part of no execution, "
+        "and times of day before it are too late by as much"
+    )
 
 
 @contextlib.contextmanager

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from critpath.errors import CritpathError
+from critpath_record import manifests
 from critpath_record.budget import gaps, gates, loop, natural, policies
 from critpath_record.budget.control import Budget
 from critpath_record.flight import dumps, memory, service, state, triggers
@@ -68,7 +69,7 @@ class Flown:
         kernel.clock.now -= 2_000_000_000  # it begins before what may be played
         self.said: list[str] = []
         self.signals = -1
-        modules = (loop, gates, policies, natural, gaps, service, memory, triggers)
+        modules = (loop, gates, policies, natural, gaps, service, memory, triggers, manifests)
         self.time = play_time(patch, *modules, clock=kernel.clock)
         self.time.loops = 0  # until it runs
         self.time.step = 0.01

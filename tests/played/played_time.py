@@ -96,6 +96,8 @@ class PlayedTime:
         self.step = 0.001  # s of which `happen` is told at once, at most
         self.poll_costs = 15e-6  # s of cpu time, of the thread that polls
         self.loops = 1  # that there are to be
+        self.slept = 0  # ns for which the machine was suspended
+        self.real = 1_700_000_000 * NS  # from the time to the Unix epoch (ns)
         self.changed = threading.Condition()
         self._spent: dict[int, float] = {}
         self._polls: list[Poll] = []
@@ -108,6 +110,10 @@ class PlayedTime:
 
     def monotonic(self) -> float:
         return self.clock.now / NS
+
+    def clock_gettime_ns(self, clock: int) -> int:
+        of = {time.CLOCK_BOOTTIME: self.slept, time.CLOCK_REALTIME: self.real}
+        return int(self.clock.now) + of.get(clock, 0)
 
     def thread_time(self) -> float:
         return self._spent.get(threading.get_ident(), 0.0)
@@ -123,6 +129,11 @@ class PlayedTime:
         return getattr(time, name)
 
     # What a test says
+
+    def suspend(self, seconds: float) -> None:
+        """Let the machine be suspended: time stands still but for that of the day."""
+        self.slept += int(seconds * NS)
+        self.real += int(seconds * NS)
 
     def look(self) -> int:
         """Return the time (ns), as the product would see it."""

@@ -427,3 +427,51 @@ def test_a_refusal_costs_nothing(fly: Callable[..., Flown], critpath: Callable[.
     assert made == []
     assert flown.flight.loop.gates.windows <= 1
     assert [p.name for p in flown.place.iterdir()] == ["flight.json"]
+
+
+def test_a_machine_that_was_suspended_is_said_and_is_part_of_no_execution(
+    fly: Callable[..., Flown], critpath: Callable[..., Any]
+) -> None:
+    """Clocks jump apart by hours; programs were stopped for a second around that, too."""
+    flown = fly("latency checkout > 250ms", overhead=0.02)
+    flown.time.pass_time(5)
+    flown.switch(20)
+    before = flown.time.clock.now
+    real = flown.time.real
+    spent = flown.flight._control.counted()
+    flown.mark("critpath:begin checkout 1", "critpath:begin checkout 2")
+    flown.time.pass_time(0.2)
+    flown.mark("critpath:begin checkout 3")
+    flown.time.suspend(3 * 3600)
+    flown.time.clock.now += 1_000_000_000
+    flown.mark("critpath:end checkout 1", "critpath:end checkout 3")
+    flown.time.pass_time(0.1)
+    after = flown.time.clock.now
+    flown.mark("critpath:end checkout 2")
+    flown.switch(20)
+    flown.time.pass_time(1)
+    assert flown.dumps == []
+    assert flown.flight._control.counted() <= spent + 0.02
+    done = critpath("dump", flown.place)
+    assert done.returncode == 0, done.stderr
+    made = Path(done.stdout.strip())
+    [gap] = [gap for gap in gaps_of(made) if gap["why"] == "other"]
+    assert before <= gap["begin"] + 250_000_000
+    assert gap["begin"] < after - 900_000_000
+    assert gap["end"] <= after
+    manifest = read(made)
+    [said] = [one for one in manifest["warnings"] if "suspended" in one]
+    assert said.startswith("the machine was suspended for 180 min, 5 s after the begin: ")
+    assert manifest["clock"]["epoch"] == pytest.approx(real + 3 * 3600 * 10**9, abs=10**6)
+    assert critpath("verify", made).returncode == 0
+    # The next one, which begins later, has no gap of it, and what is slow now is an alarm.
+    flown.mark("critpath:begin checkout 4")
+    flown.switch(20)
+    flown.time.pass_time(0.4)
+    flown.mark("critpath:end checkout 4")
+    flown.time.pass_time(0.1)
+    later = flown.dumps[-1]
+    assert later != made
+    assert read(later)["trigger"]["id"] == "4"
+    assert not [one for one in read(later)["warnings"] if "suspended" in one]
+    assert not [gap for gap in gaps_of(later) if gap["why"] == "other"]
