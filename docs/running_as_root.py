@@ -13,7 +13,7 @@ ONLY_WITH: Final = {
     "`critpath record --always`": (
         *("flight/live.py", "flight/noticing.py", "flight/usual.py", "flight/service.py"),
         *("flight/triggers.py", "flight/_requests.pyx", "flight/kinds.py", "stacks/held.py"),
-        *("builds.py", "shared.py"),
+        "builds.py",
         *("flight/conditions.py", "flight/dumps.py", "flight/memory.py", "flight/pages.py"),
         "flight/state.py",  # also after a flight recorder that was killed
     ),

@@ -83,7 +83,7 @@ def test_a_daemon_outlives_its_recording_and_the_next(record, critpath, tmp_path
 
 
 def test_killed_outright_nothing_traces_and_nothing_is_mounted(start, critpath, wait_for, tmp_path):
-    """Every instance that was made, also of files and of marks, is off at once."""
+    """Every instance that was made, also of marks, is off at once; of files there is none."""
     wanted = ("--recorder", "ftrace", "-a", "--files", "--marks-from", "nobody", "--duration", "60")
     words = (sys.executable, "-m", "critpath", "record", *wanted, "-o", tmp_path / "rec")
     recording = start(*words, cwd=tmp_path)
@@ -103,7 +103,7 @@ def test_killed_outright_nothing_traces_and_nothing_is_mounted(start, critpath, 
         return [line for line in lines if f"-{recording.pid}-" in line]
 
     try:
-        wait_for(lambda: len(on()) >= 3 and mounted())
+        wait_for(lambda: len(on()) >= 2 and mounted())
     finally:
         os.kill(recording.pid, signal.SIGKILL)
     wait_for(lambda: not on() and not mounted())

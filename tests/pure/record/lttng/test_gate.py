@@ -99,6 +99,8 @@ def clock(monkeypatch):
         monkeypatch.setattr(module, "time", made)
     monkeypatch.setattr(loop_module, "BusyTimes", AlwaysBusy)
     monkeypatch.setattr(budget_module, "count_switches", lambda: 0)
+    # Which runs are recorded is a coin.
+    monkeypatch.setattr(budget_module.secrets, "randbits", lambda _bits: 1)
     return made
 
 
@@ -108,7 +110,6 @@ def settings(tmp_path):
         directory = tmp_path / "recording"
         directory.mkdir(exist_ok=True)
         budget = Budget(0.05, 1.0, calibrate="off")
-        # Which runs are recorded is a coin that the session's name seeds.
         return RecorderSettings("critpath-1-2-3-4", directory, budget=budget, runs=True, **more)
 
     return make
