@@ -108,7 +108,7 @@ def flight(start: Callable[..., Any]) -> Iterator[Flight]:
     if os.geteuid():
         pytest.skip("becomes other users, which needs root")
     # Not pytest's place: another pytest that begins takes others' right to pass away.
-    with tempfile.TemporaryDirectory(prefix="asked-", dir="/var/tmp") as name:  # noqa: S108
+    with tempfile.TemporaryDirectory(prefix="asked-", dir="/var/tmp") as name:
         top = Path(name)
         top.chmod(0o711)  # or nobody would fail before
         made = Flight(start, top)
