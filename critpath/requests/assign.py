@@ -208,11 +208,13 @@ def assign(
         changed[rows] = True
         found[rows], sure[rows] = owner, probable
     made = _replace(subrequests, found, sure, changed)
+    only &= made.how != Rule.TASK
     return dataclasses.replace(
         made,
         request=np.where(only, found, made.request).astype(np.int32),
         how=np.where(only, Rule.ALONE, made.how).astype(np.uint8),
         attribution=np.where(only, Certainty.CERTAIN, made.attribution).astype(np.uint8),
+        probability=np.where(only, 1.0, made.probability),
     )
 
 
