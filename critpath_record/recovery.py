@@ -21,7 +21,7 @@ from typing import Final
 
 from critpath.errors import CritpathError, UnreadableError
 from critpath.model import MANIFEST, Manifest, StreamFacts
-from critpath.model.recording import COUNTS, INTERRUPTED, NORMAL, RECORDING, SAMPLE
+from critpath.model.recording import COUNTS, INTERRUPTED, NORMAL, RECORDING, SAMPLE, SAMPLED
 from critpath_marks.sessions import owner_of
 from critpath_record.dirfd import is_proc_fd_path, open_dir, proc_fd_path, restore_name_in_error
 from critpath_record.identity import is_dead_session
@@ -45,6 +45,10 @@ _LATEST: Final = 1 << 62  # where the recording's end is not known
 _COUNTS: Final = Path(COUNTS).parts[0]
 FUNCTIONS: Final = "functions.raw"  # what the command's agents wrote
 _SOURCES: Final = ("raw", ".raw-converted")  # what a trace is made of, also while that is removed
+_FILES: Final = (
+    *(MANIFEST, *_SOURCES, FUNCTIONS, TRACE, RUNS, NORMAL, SAMPLE, _COUNTS, SAMPLED, STACKS),
+    *BESIDE,
+)
 
 
 @dataclass(frozen=True)
@@ -331,8 +335,8 @@ def _belongs_to(top: Path, session: str) -> bool:
 
 def _is_recorder_file(name: str, session: str) -> bool:
     """Return whether a file of a recording without a manifest may come from a recorder."""
-    known = name in {MANIFEST, *_SOURCES, FUNCTIONS, TRACE, RUNS, NORMAL, SAMPLE, _COUNTS, *BESIDE}
-    return known or name.startswith((f".{MANIFEST}.", ".trace.")) or session in name
+    unfinished = name.startswith(tuple(f".{known}." for known in _FILES))
+    return name in _FILES or unfinished or session in name
 
 
 def _discard(directory: Path, session: str) -> None:

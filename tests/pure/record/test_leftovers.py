@@ -184,9 +184,16 @@ def test_a_recording_without_any_data_is_try_remove(tmp_path):
     (early / "raw" / "formats").mkdir(parents=True)
     (early / f".{session}.lttng").touch()
     register(session, early, "ftrace")
+    # A dump has these before there is a trace to be made.
+    dump = tmp_path / "dump"
+    (dump / "stacks").mkdir(parents=True)
+    for name in ("sampled.json", ".sampled.json.12", "functions.raw", ".critpath.json.12"):
+        (dump / name).touch()
+    register(dead_name(), dump, "ftrace")
     assert clean()[0]
     assert not out.exists()
     assert not early.exists()
+    assert not dump.exists()
     assert read_entries() == []
 
 
