@@ -269,6 +269,12 @@ class Loop:
                 except CritpathError as error:
                     self.failure = error
                     return
+                except OSError as error:
+                    self.failure = CritpathError(
+                        f"the recorder cannot go on: {error.strerror or error}",
+                        "critpath doctor shows what is missing, and --clean removes what is left",
+                    )
+                    return
             self._own = time.thread_time() - before
 
     def _take(self, ready: Sequence[tuple[int, int]]) -> None:

@@ -201,6 +201,7 @@ class Flight(Windows):
         self._made = self._removed = 0
         self._closed = 0.0
         self._last = ""
+        self._status: dict[str, object] = {}  # as it was written last
         self._second: tuple[float, float, float] = (0.0, 0.0, 0.0)
         # What dumps cost is on an account of its own (s of cpu time, here and in all).
         self._moved = self._spent = 0.0
@@ -222,11 +223,12 @@ class Flight(Windows):
                 f"a flight recorder cannot run here: {fatal[0].what}",
                 f"{fatal[0].do} (critpath doctor shows all that is missing)",
             )
-        directory = prepare_directory(self.request.directory)
         # A service that was killed is started again.
         remove_leftovers(self._say_removed)
         with contextlib.ExitStack() as stack:
+            directory = self.request.directory.absolute()
             place = stack.enter_context(hold_lock(directory, self.session))
+            prepare_directory(directory)
             self._woken = stack.enter_context(_signals())
             self._server = stack.enter_context(listen(place))
             self._triggers = Triggers(self.request.conditions)
@@ -903,7 +905,9 @@ class Flight(Windows):
             ):
                 self._keep_due = time.monotonic() + _KEEP_EVERY
                 self._triggers.requests.keep(self.request.directory / USUAL_TIMES)
-            write_state(self.request.directory, {**self.status(), "state": state})
+            with contextlib.suppress(CritpathError):  # else the tracer is gone
+                self._status = self.status()
+            write_state(self.request.directory, {**self._status, "state": state})
 
 
 def measure_slept() -> int:

@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from critpath_record.flight import service
+from critpath.errors import CritpathError
+from critpath_record.flight import dumps, memory, service
 from critpath_record.flight.live import MARKER
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "played"))
@@ -84,7 +85,7 @@ def test_a_flight_from_begin_to_end(
     assert 0.9 < status["covers"] <= 1
     assert re.search(r"holds .* at the present rate", critpath("dump", place, "--status").stdout)
     assert critpath("dump", "--stop", place).returncode == 0
-    flown.thread.join(60)
+    flown.thread.join(5)
     assert not flown.thread.is_alive()
     assert read(place, "flight.json")["state"] == "stopped"
     assert list(flown.run_directory.iterdir()) == []
@@ -325,12 +326,31 @@ def test_requests_of_a_server_without_marks_are_in_a_dump(
     assert re.search(r"[1-3] executions?, ", shown.stdout), shown.stdout
 
 
-def test_one_of_each_name_runs(fly: Callable[..., Flown], critpath: Callable[..., Any]) -> None:
+def test_one_of_each_name_runs(
+    fly: Callable[..., Flown], critpath: Callable[..., Any], tmp_path: Path
+) -> None:
+    """A second one, of the same directory or of another of that name, leaves nothing behind."""
     flown = fly()
-    again = critpath("record", "--always", "-o", flown.place)
-    assert again.returncode == 2
-    assert "runs already" in again.stderr
-    assert flown.status()["dumps"]["made"] == 0
+    flown.switch()
+    assert critpath("dump", flown.place).returncode == 0
+    flown.time.settle()  # it writes its state after it has answered
+    places = (flown.place, flown.run_directory)
+
+    def look() -> list[tuple[str, bytes]]:
+        found = [file for place in places for file in sorted(place.rglob("*"))]
+        return [(str(file), file.read_bytes() if file.is_file() else b"") for file in found]
+
+    before, instances = look(), flown.kernel.instances
+    other = tmp_path / "other" / flown.place.name
+    for place in (flown.place, other):
+        again = critpath("record", "--always", "-o", place)
+        assert again.returncode == 2
+        assert "runs already" in again.stderr
+        assert (look(), flown.kernel.instances) == (before, instances)
+    assert not other.parent.exists()
+    flown.switch()
+    assert critpath("dump", flown.place).returncode == 0
+    assert flown.status()["dumps"]["made"] == len(flown.dumps) == 2
 
 
 def test_what_goes_on_is_saved_a_while_later_and_what_is_usual_every_so_often(
@@ -475,3 +495,86 @@ def test_a_machine_that_was_suspended_is_said_and_is_part_of_no_execution(
     assert read(later)["trigger"]["id"] == "4"
     assert not [one for one in read(later)["warnings"] if "suspended" in one]
     assert not [gap for gap in gaps_of(later) if gap["why"] == "other"]
+
+
+def test_a_clock_that_is_set_changes_neither_order_nor_limits_of_dumps(
+    fly: Callable[..., Flown], critpath: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Back by a year, ahead by a day, and where it was: names, `at-most` and what is kept."""
+    flown = fly("signal USR2", at_most=3, dumps=2)
+    monkeypatch.setattr(dumps, "time", flown.time)
+    seen = []
+    for days in (0, -365, 1, 0):
+        flown.time.real += days * 86_400 * 1_000_000_000
+        flown.switch()
+        flown.time.pass_time(61)
+        flown.signal(USR2)
+        flown.time.pass_time(0.1)
+        seen += [made for made in flown.dumps if made not in seen]
+        assert seen[-2:] == flown.dumps
+    assert [made.name for made in seen] == sorted(made.name for made in seen)
+    assert len(seen) == 3
+    assert flown.status()["dumps"]["refused"] == {"too many an hour": 1}
+    flown.time.real += 2 * 3600 * 1_000_000_000  # an hour of the day is none
+    flown.signal(USR2)
+    assert flown.status()["dumps"]["refused"] == {"too many an hour": 2}
+    spans = [(m["begin"], m["end"]) for m in map(read, flown.dumps)]
+    assert spans == sorted(spans)
+    for made in flown.dumps:
+        assert critpath("verify", made).returncode == 0
+
+
+@pytest.mark.parametrize("number", [errno.ENOENT, errno.ENODEV, errno.EIO])
+def test_a_tracer_that_is_gone_ends_it_with_what_to_do(
+    fly: Callable[..., Flown], number: int
+) -> None:
+    flown = fly("latency checkout > 250ms")
+    flown.switch()
+    flown.time.pass_time(1)
+    for action in ("read", "open", "write"):
+        flown.kernel.refuse(action, "tracing_on", number)
+        flown.kernel.refuse(action, "per_cpu/*", number)
+    flown.time.pass_time(1.5)
+    check_end(flown)
+
+
+def test_a_file_of_the_tracer_that_fails_ends_it_too(
+    fly: Callable[..., Flown], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flown = fly("latency checkout > 250ms")
+
+    def fail(*_: object) -> bytes:
+        raise OSError(errno.ENODEV, os.strerror(errno.ENODEV))
+
+    monkeypatch.setattr(memory.MarkPages, "_read_one", fail)
+    flown.time.pass_time(1.5)
+    check_end(flown)
+
+
+def check_end(flown: Flown) -> None:
+    """It ended by itself, with what and what to do, and left nothing half-written."""
+    flown.thread.join(5)
+    error, flown.failure = flown.failure, None
+    assert isinstance(error, CritpathError), error
+    assert error.exit_code == 125
+    assert error.do
+    assert "\n" not in error.what + error.do
+    assert [p.name for p in flown.place.iterdir()] == ["flight.json"]
+    assert read(flown.place, "flight.json")["state"] == "stopped"
+    assert [*flown.run_directory.iterdir()] == []
+
+
+def test_tracefs_that_is_mounted_elsewhere_is_none_of_its_business(
+    fly: Callable[..., Flown], critpath: Callable[..., Any]
+) -> None:
+    flown = fly()
+    flown.kernel.unmount()
+    flown.switch()
+    flown.time.pass_time(2)
+    done = critpath("dump", flown.place)
+    assert done.returncode == 0, done.stderr
+    flown.kernel.mount()
+    flown.switch()
+    flown.time.pass_time(2)
+    assert critpath("dump", flown.place).returncode == 0
+    assert len(flown.dumps) == 2
