@@ -423,7 +423,8 @@ class Flight(Windows):
     def _add_marks(self, pages: Sequence[bytes], until: int) -> list[Execution]:
         """Follow what was moved; all that happened until a time is among it, or was before."""
         if self._was_suspended():
-            pages = ()  # nobody knows what of it was before
+            # Nobody knows what of it was before.
+            pages, until = (), time.monotonic_ns()
             self._live.forget()
         looks = self._triggers.watches_marks or time.monotonic() <= self._watched
         if not (looks or self._lasting):

@@ -578,3 +578,26 @@ def test_tracefs_that_is_mounted_elsewhere_is_none_of_its_business(
     flown.time.pass_time(2)
     assert critpath("dump", flown.place).returncode == 0
     assert len(flown.dumps) == 2
+
+
+def test_a_suspension_is_a_gap_of_every_layer_also_for_requests_that_are_followed(
+    fly: Callable[..., Flown],
+) -> None:
+    flown = fly(profiles=("requests",), overhead=10.0)
+    flown.time.pass_time(2)
+    before = flown.time.look()
+    crossed = []
+    requests = flown.flight._live.requests
+    flown.flight._live.requests = SimpleNamespace(
+        **{name: getattr(requests, name) for name in dir(requests) if name[0] != "_"}
+        | {"cross_gap": crossed.append}
+    )
+    flown.time.suspend(0.05)  # as it is when the clocks are read slowly
+    flown.time.pass_time(1.5)
+    assert crossed == []
+    flown.time.suspend(7200)
+    flown.time.pass_time(1.5)
+    journal = flown.flight._memory.journal
+    assert crossed == journal.list_opened({"network"}, before)
+    assert len(crossed) == len(journal.list_opened({"base"}, before)) == 1
+    flown.flight._live.requests = requests
