@@ -27,6 +27,7 @@ from critpath.model.requests import (
     Subrequests,
 )
 from critpath.requests.owners import process_keys, thread_keys
+from critpath.schema.notes import PoolHeld
 from critpath.schema.parameters.requests import CONNECTIONS
 
 _NEVER: Final = np.iinfo(np.int64).max
@@ -44,6 +45,7 @@ class PoolWaits:
         What for: codes into ``names``.
     names : tuple of str
         ``one of 4 connections to postgres:5432``.
+    notes : tuple of PoolHeld
     """
 
     request: I64
@@ -51,6 +53,7 @@ class PoolWaits:
     end: I64
     about: I64
     names: tuple[str, ...]
+    notes: tuple[PoolHeld, ...] = ()
 
 
 @dataclass(slots=True)
@@ -88,6 +91,7 @@ def find_pool_waits(
     resting = _Resting(activity, workers, requests, subrequests, slices)
     found: list[tuple[int, int, int, int]] = []
     names: list[str] = []
+    notes: list[PoolHeld] = []
     for holds in _find_pools(workers, endpoints, requests, subrequests):
         pool = _Pool(holds, endpoints)
         waits = [wait for wait in pool.find_waits(resting) if wait is not None]
@@ -96,9 +100,20 @@ def find_pool_waits(
         target = _name_target(holds, endpoints, requests, subrequests)
         found += [(*wait, len(names)) for wait in waits]
         names.append(pool.describe(target, waits))
+        askers = Counter(requests.service[[request for request, *_ in waits]].tolist())
+        notes.append(
+            PoolHeld(
+                requests.strings[askers.most_common(1)[0][0]],
+                target,
+                pool.size,
+                pool.share_held(holds[0].begin, max(hold.until for hold in holds)),
+                len(waits),
+                float(np.mean([end - begin for _, begin, end in waits])),
+            )
+        )
     table = np.array(found, np.int64).reshape(-1, 4)
     request, begin, end, about = table.T.copy()
-    return PoolWaits(request, begin, end, about, tuple(names))
+    return PoolWaits(request, begin, end, about, tuple(names), tuple(notes))
 
 
 def _find_pools(

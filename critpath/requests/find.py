@@ -129,6 +129,11 @@ def find_requests(
     replayed = leave_out_layers(replayed)
     events = replayed.events
     found, executions, kept = _choose_executions(replayed, specification, recording, learn)
+    waits = find_pool_waits(
+        *(found.activity, replayed.workers, found.endpoints),
+        *(found.requests, found.subrequests, found.slices),
+    )
+    executions = replace(executions, notes=(*executions.notes, *waits.notes))
     calls = None
     if specification.requests.client:
         executions, kept, calls = _see_from_clients(
@@ -140,10 +145,7 @@ def find_requests(
         doubtful=specification.requests.doubtful,
         hosts=events.hosts,
         calls=calls,
-        waits=find_pool_waits(
-            *(found.activity, replayed.workers, found.endpoints),
-            *(found.requests, found.subrequests, found.slices),
-        ),
+        waits=waits,
     )
     if unknown:
         said = PathsDoubtful(unknown, len(kept))
@@ -175,6 +177,10 @@ def find_sketches(
     """Return all that is known of the requests of a recording, whichever are asked for."""
     replayed = leave_out_layers(replayed)
     found, executions, kept = _choose_executions(replayed, specification, recording, learn)
+    waits = find_pool_waits(
+        *(found.activity, replayed.workers, found.endpoints),
+        *(found.requests, found.subrequests, found.slices),
+    )
     names = _name_connections(found)
     table = found.requests
     chosen = np.zeros(len(table), np.bool_)
@@ -190,7 +196,7 @@ def find_sketches(
         attribution=found.attribution,
         id=tuple(f"{names[of]}#{turn}" for of, turn in turns),
         chosen=chosen,
-        notes=executions.notes,
+        notes=(*executions.notes, *waits.notes),
         doubtful=specification.requests.doubtful,
         hosts=replayed.events.hosts,
         clocks=replayed.events.clocks,

@@ -297,6 +297,30 @@ class RequestsLeftOut(Note, frozen=True):
     services: tuple[tuple[str, tuple[tuple[str, int], ...]], ...]
 
 
+class PoolHeld(Note, frozen=True):
+    """Connections of a pool were all held, and requests waited for one.
+
+    Attributes
+    ----------
+    service, target : str
+        Whose they are, and whom they lead to.
+    size : int
+        How many were open at a time at most.
+    held : float
+        Share of the time in which all were held.
+    waits : int
+    mean_ns : float
+    """
+
+    level = "usual"
+    service: str
+    target: str
+    size: int
+    held: float
+    waits: int
+    mean_ns: float
+
+
 class RequestsWithoutClient(Note, frozen=True):
     """Requests were left out, as they have no times at their clients."""
 

@@ -251,6 +251,14 @@ def epoch_unknown(recording: str) -> str:
     return f"{recording} does not say the time of day: its spans begin in 1970"
 
 
+def _pool_held(note: n.PoolHeld, _: Words) -> str:
+    return (
+        f"{note.service} had at most {plural(note.size, 'connection')} to {note.target} open, all "
+        f"held {format_share(note.held)} of the time: {plural(note.waits, 'request')} waited for "
+        f"one, {format_ns(note.mean_ns)} on average"
+    )
+
+
 def _paths_doubtful(note: n.PathsDoubtful, _: Words) -> str:
     return (
         f"what {format_share(note.doubtful / note.total)} of the requests asked of others is "
@@ -1098,6 +1106,7 @@ _SENTENCES: Final[Mapping[type[n.Note], Callable[[Any, Words], str]]] = {
     n.RequestsWithoutClient: _requests_without_client,
     n.SocketsUnnamed: _sockets_unnamed,
     n.PathsDoubtful: _paths_doubtful,
+    n.PoolHeld: _pool_held,
     n.FasterSample: _faster_sample,
     n.OtherMix: _other_mix,
     n.Orphans: _orphans,
