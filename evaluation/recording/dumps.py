@@ -2,7 +2,9 @@
 
 ``python evaluation/recording/dumps.py`` (root) flies beside a server that is asked so many
 requests a second (0: an idle machine), first without dumps and then with one every ten seconds,
-and prints what was refused, how much of the time was recorded, and what it cost.
+and prints what was refused, how much of the time was recorded, and what it cost.  With
+``--pairs N`` it measures instead what a flight costs server and client: their cpu time in turns of
+``--seconds`` without and with a flight, alternating which comes first.
 """
 
 from __future__ import annotations
@@ -92,6 +94,36 @@ def fly(place: Path, asked: argparse.Namespace, every: float) -> dict:
     }
 
 
+def measure(place: Path, asked: argparse.Namespace, load: list[subprocess.Popen]) -> list[float]:
+    """Return how much more cpu time the load took in each turn beside a flight (share)."""
+    more = []
+    for number in range(asked.pairs):
+        spent = {}
+        for flies in (False, True) if number % 2 else (True, False):
+            flight = None
+            if flies:
+                words = ("--always", "--overhead", asked.overhead, "--memory", asked.memory)
+                place_of = place.with_name(f"{place.name}-{number}")
+                flight = subprocess.Popen(
+                    [*CRITPATH, "record", *words, *asked.options, "-o", str(place_of)],
+                    stderr=subprocess.PIPE,
+                    text=True,
+                )
+                assert flight.stderr is not None
+                next(line for line in flight.stderr if "profile" in line)
+            time.sleep(2)
+            before, begun = sum(cpu_time(one.pid) for one in load), time.monotonic()
+            time.sleep(asked.seconds)
+            took = sum(cpu_time(one.pid) for one in load) - before
+            spent[flies] = took / (time.monotonic() - begun)
+            if flight is not None:
+                flight.terminate()
+                flight.communicate()
+        more.append(spent[True] / spent[False] - 1)
+        print(f"  {100 * spent[False]:.1f} % of a cpu without, {100 * spent[True]:.1f} % with")
+    return sorted(more)
+
+
 def show(rate: float, without: dict, beside: dict) -> None:
     """Print what became of the two flights."""
     print(f"\n## {rate:g} requests/s\n{beside['line']}")
@@ -117,6 +149,7 @@ def main() -> None:
     parser.add_argument("--rates", default="0,2000", help="requests a second")
     parser.add_argument("--overhead", default="1%")
     parser.add_argument("--memory", default="64M")
+    parser.add_argument("--pairs", type=int, default=0, help="turns without and with a flight")
     parser.add_argument("options", nargs="*", help="of the flight recorder, after --")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as top:
@@ -130,6 +163,19 @@ def main() -> None:
                 words = [sys.executable, "-c", CLIENT, server.stdout.readline().strip(), str(rate)]
                 load = [server, subprocess.Popen(words)]
                 time.sleep(1)
+            if asked.pairs and load:
+                place = Path(top) / f"paired-{os.getpid()}-{number}"
+                more = measure(place, asked, load)
+                low, middle, high = (more[len(more) * k // 4] for k in (1, 2, 3))
+                print(
+                    f"{rate:g} requests/s, {asked.pairs} pairs: {middle:+.1%} of the load's cpu "
+                    f"time (middle half {low:+.1%} to {high:+.1%})"
+                )
+            if asked.pairs:
+                for process in load:
+                    process.kill()
+                    process.wait()
+                continue
             without, beside = (
                 fly(Path(top) / f"dumps-{os.getpid()}-{number}-{name}", asked, every)
                 for name, every in (("without", 0.0), ("with", asked.every))
