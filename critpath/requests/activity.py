@@ -177,6 +177,9 @@ class ActivityEvents:
         """Return a class's kind if its events tell something here."""
         if of.kind not in self._wanted or "absent" in of.types[: _NEEDED.get(of.kind, 1)]:
             return Kind.OTHER
+        # A trace of others may have numbers where marks have text.
+        if of.kind == Kind.TASKS and of.types[:1] != ("str",):
+            return Kind.OTHER
         return of.kind
 
     def finish(self, workers: Workers, strings: Sequence[str]) -> Collected:

@@ -121,12 +121,10 @@ def test_both_ways_find_the_same_requests(tmp_path, monkeypatch, wait_for, shown
     # Without `sk_data_ready`: by packets, and by what both ends send and receive alone.
     for way in ("lengths+packets", "lengths"):
         lengths = ends(find_both(tmp_path / "both", way))
-        assert [(port, end, tid) for port, end, _, tid in lengths] == [
-            (port, end, tid) for port, end, _, tid in expected
-        ]
-        assert all(
-            abs(one[2] - other[2]) < 1_000_000 for one, other in zip(lengths, expected, strict=True)
-        )
+        assert len(lengths) == 240
+        for one, other in zip(expected, lengths, strict=True):
+            assert (one[0], one[3]) == (other[0], other[3])
+            assert abs(one[1] - other[1]) < 1_000_000 > abs(one[2] - other[2])
     alone = ends(find_both(tmp_path / "both", "calls"))
     assert len(alone) >= 0.99 * 240
     check_without_addresses(tmp_path / "both", monkeypatch, shown, port)
