@@ -291,7 +291,7 @@ def count_chosen(recording: Path) -> Chosen | None:
 
 
 def foresee(planned: int, reporter: Reporter) -> Callable[[str, RunResult], None]:
-    """Return what is told of each run, and says what blocks show while that can be changed."""
+    """Return what reports on each run, and what the blocks will show while more can be recorded."""
     from critpath.text.foresight import describe_power  # noqa: PLC0415 - of two commands only
 
     took: dict[str, list[int]] = {"A": [], "B": []}

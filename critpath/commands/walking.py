@@ -107,7 +107,7 @@ class Walker:
     ) -> None:
         self.shares: Shares = {}
         self.source = self._asked = ""
-        self.took = 0.0  # s of cpu time, of which the flight recorder is not told yet
+        self.took = 0.0  # s of cpu time that the flight recorder does not know of yet
         self._settings, self._what, self._name_of = settings, what, name_of
         self._thread: threading.Thread | None = None
 

@@ -13,9 +13,9 @@ ANSWER: Final = "WAIT_ANSWER"  # of somebody who was asked
 QUEUED, SHARED = "QUEUED", "SHARED"
 
 
-def read_times(took: int, told: Sequence[object]) -> dict[tuple[str, str], float]:
-    """Return where time went as a flight recorder counts it: `told` as in its answer's ``time``."""
-    queued, shared, asked = told
+def read_times(took: int, shares: Sequence[object]) -> dict[tuple[str, str], float]:
+    """Return where time went, by a flight recorder: `shares` is its answer's ``time``."""
+    queued, shared, asked = shares
     times = {(QUEUED, ""): float(str(queued)), (SHARED, ""): float(str(shared))}
     rows: Iterable[Sequence[object]] = asked if isinstance(asked, list) else ()
     for peer, _, ns in rows:

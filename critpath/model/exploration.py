@@ -52,7 +52,7 @@ class Fact:
     subject : str
         The name that its words are about: of ``cpu@gunicorn`` it is ``gunicorn``.
     deed : bool
-        It is something that executions do, by which types are told apart.
+        Executions do it, so that it can name what distinguishes a type.
     asked : bool
         Whether conditions on it are looked at without anybody's asking for them.
     """

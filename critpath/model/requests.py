@@ -205,9 +205,9 @@ class Collected:
     paths : mapping of int to str
         Paths of endpoints that are known already.
     way : str
-        What told of sockets: see `critpath.schema.ways`.
+        How sockets were followed: see `critpath.schema.ways`.
     unknown, rings : int
-        Uses of descriptors (of sockets, by packets) that nobody knows, and of ``io_uring``.
+        Uses of unknown descriptors (by packets, of sockets without ends), and of ``io_uring``.
     alike : bool
         All sockets have one address, though it has several ends at once.
     """
@@ -426,7 +426,7 @@ class RequestAccount(RequestCounts):
     Attributes
     ----------
     way : str
-        What told of sockets: ``sockets``, ``calls+packets``, ``calls``.
+        How sockets were followed: see `critpath.schema.ways`.
     """
 
     requests: int = 0

@@ -209,17 +209,27 @@ class _Pool:
     def describe(self, target: str, waits: list[tuple[int, int, int]]) -> str:
         """Say what was waited for, and what held it for the most part."""
         spent: Counter[str] = Counter()
-        for hold in self._holds:
-            if hold.label:
-                spent[hold.label] += sum(
-                    max(0, min(end, hold.until) - max(begin, hold.begin)) for _, begin, end in waits
-                )
+        labelled = [hold for hold in self._holds if hold.label]
+        ends = np.array([(hold.begin, hold.until) for hold in labelled], np.int64).reshape(-1, 2)
+        low, high = (_sum_until(column, waits) for column in ends.T)
+        for hold, overlap in zip(labelled, (high - low).tolist(), strict=True):
+            spent[hold.label] += overlap
         total, which = spent.total(), ""
         if total:
             label, most = spent.most_common(1)[0]
             which = f", which {label} held ({100 * most / total:.0f} %)"
         many = "the only connection" if self.size == 1 else f"one of {self.size} connections"
         return f"{many} to {target}{which}"
+
+
+def _sum_until(times: I64, waits: list[tuple[int, int, int]]) -> I64:
+    """Return how long all waits together had lasted at some times."""
+    found = np.zeros(len(times), np.int64)
+    for column, sign in ((1, 1), (2, -1)):
+        at = np.sort(np.array([wait[column] for wait in waits], np.int64))
+        many = np.searchsorted(at, times)
+        found += sign * (many * times - np.concatenate([[0], np.cumsum(at)])[many])
+    return found
 
 
 class _Resting:
@@ -244,6 +254,7 @@ class _Resting:
         keys = thread_keys(activity.host[threads], who)
         order = np.argsort(keys, kind="stable")
         self._rows, self._keys = threads[order], keys[order]
+        self._time, self._act = activity.time_ns[self._rows], activity.act[self._rows]
         self._activity, self._workers = activity, workers
 
     def find(self, request: int, given: int, taken: int) -> tuple[int, int] | None:
@@ -274,20 +285,17 @@ class _Resting:
     def _find_sleep(self, thread: int, given: int, taken: int) -> tuple[int, int] | None:
         """Return the sleep of a thread that another of its process ended, after a time."""
         low, high = np.searchsorted(self._keys, [thread, thread + 1])
-        rows = self._rows[low:high]
-        time, act = self._activity.time_ns[rows], self._activity.act[rows]
-        at = int(np.searchsorted(time, given, "right"))
-        if not at or act[at - 1] != Act.SLEEP:
+        at = int(low) + int(np.searchsorted(self._time[low:high], given, "right"))
+        if not low < at < high or self._act[at - 1] != Act.SLEEP:
             return None
-        wakes = np.flatnonzero(act[at:] == Act.WAKE)
-        if not len(wakes) or time[at + wakes[0]] > taken:
+        if self._act[at] != Act.WAKE or self._time[at] > taken:
             return None
-        woken = rows[at + int(wakes[0])]
+        woken = self._rows[at]
         by = thread_keys(self._activity.host[[woken]], self._activity.tid[[woken]])
         both = process_keys(self._workers, np.append(by, thread))
         if both[0] != both[1]:
             return None
-        return int(time[at - 1]), int(self._activity.time_ns[woken])
+        return int(self._time[at - 1]), int(self._time[at])
 
 
 def _by(request: I32, time: I64) -> dict[int, list[int]]:

@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from critpath.model import State
-from critpath.requests.connections import find_pool_waits
+from critpath.requests.connections import _sum_until, find_pool_waits
 from critpath.requests.links import attribute
 from critpath.requests.paths import compose_paths
 
@@ -115,6 +117,17 @@ def test_drawn(load, tmp_path, lines, expected, name):
     assert pieces.begin[pieces.start[:-1]].tolist() == plain.begin[plain.start[:-1]].tolist()
     inside = np.setdiff1d(np.arange(len(pieces.begin)), pieces.start)
     assert (pieces.begin[inside] == pieces.end[inside - 1]).all()
+
+
+MOMENTS = st.integers(0, 1000)
+
+
+@given(st.lists(st.tuples(MOMENTS, MOMENTS), max_size=8), MOMENTS, MOMENTS)
+def test_how_long_waits_overlap_a_hold_is_what_a_plain_sum_says(pairs, one, other):
+    waits = [(0, *sorted(pair)) for pair in pairs]
+    begin, end = sorted((one, other))
+    low, high = _sum_until(np.array([begin, end], np.int64), waits).tolist()
+    assert high - low == sum(max(0, min(e, end) - max(b, begin)) for _, b, e in waits)
 
 
 @pytest.mark.parametrize("connections", [1, 16])
