@@ -301,8 +301,10 @@ def test_events_that_tell_something(waking: bool, leaving: bool, way: str) -> No
         wanted |= kind == (Kind.WAKING if waking else Kind.WAKEUP)
         wanted |= kind in collecting.SOCKETS and way == "sockets"
         wanted |= kind == Kind.TASKS or (kind == Kind.NET_SEND and leaving)
+        # What marks say is text, or they say nothing.
+        assert events._kind_of(EventClass("x", Kind.TASKS, ("a",), ("int",))) == Kind.OTHER
         for absent in range(8):
-            types = ["int"] * 7
+            types = ["str" if kind == Kind.TASKS else "int"] * 7
             if absent < 7:
                 types[absent] = "absent"
             of = EventClass("x", kind, tuple("abcdefg"), tuple(types))
