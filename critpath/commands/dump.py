@@ -94,6 +94,8 @@ def describe_status(of: dict[str, Any]) -> list[str]:
             f"overhead {percent(overhead['counted'])} counted of {100 * overhead['target']:g} % "
             f"({overhead['of']}), {percent(overhead['now'])} in the last second"
         )
+        if "threads" in overhead:  # a recorder of before does not say
+            lines.append(f"its own threads take {percent(overhead['threads'])} of a cpu")
     refused = ", ".join(f"{n} {safe_text(why)}" for why, n in dumps["refused"].items())
     lines.append(
         f"{plural(dumps['made'], 'dump')} made, {dumps['kept']} kept, of a kind at most "

@@ -284,7 +284,9 @@ class Flight(Windows):
             gates += self._stacks.gates
         names = [gate.name for gate in gates]
         self._control = control = Control(
-            *(budget, costs, names, len(memory.cpus), 1), lasting=lasting, free=CONTROL.own
+            *(budget, costs, names, len(memory.cpus), 1),
+            lasting=lasting,
+            free=CONTROL.own * budget.share,
         )
         control.owe("calibration", costs.seconds)
         control.paid = CONTROL.paid_always
@@ -846,8 +848,14 @@ class Flight(Windows):
                 "used": round(control.counted() / control.budget.overhead, 4),
                 "now": round(self._second[2], 5),
                 "of": self.request.budget.of,
+                "threads": self._share_of_threads(),
             },
         }
+
+    def _share_of_threads(self) -> float:
+        """Return what the recorder's own threads take, as a share of a cpu, charged or not."""
+        own = self._control.tally.parts.get("controller", 0.0)
+        return round(own / max(self._elapsed(), 1e-9), 5)
 
     def _covers(self, layer: str = "") -> float:
         """Return the share of the time in which everything was recorded, or a layer."""

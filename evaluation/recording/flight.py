@@ -85,6 +85,18 @@ def ask(place: Path, *words: str) -> dict:
     return json.loads(done.stdout)
 
 
+def save(place: Path, reason: str) -> str:
+    """Return a dump that is made within two minutes; how often it was refused is printed."""
+    for refused in range(120):
+        with contextlib.suppress(subprocess.CalledProcessError):
+            dump: str = ask(place, "--reason", reason)["dump"]
+            if refused:
+                print(f"a dump ({reason}) was refused {refused} times: nothing was recorded yet")
+            return dump
+        time.sleep(1)
+    return ""
+
+
 def dumps(place: Path) -> list[Path]:
     return sorted(p for p in place.iterdir() if "-latency-" in p.name and p.name[0] != ".")
 
@@ -119,7 +131,7 @@ def show(place: Path, asked: argparse.Namespace, fault: str, slow: Path) -> None
             f"{100 * overhead['counted']:.2f} % counted of {100 * overhead['target']:g} %, "
             f"recorded {100 * status['covers']:.0f} % of the time, {early} dumps by the condition"
         )
-        healthy = ask(place, "--reason", "healthy")["dump"]
+        healthy = save(place, "healthy")
         with contextlib.ExitStack() as stack:
             begun = time.monotonic()
             if fault == "slow":
@@ -140,16 +152,14 @@ def show(place: Path, asked: argparse.Namespace, fault: str, slow: Path) -> None
                     f"{manifest['trigger']['value']}; holds {held:.1f} s before the trigger"
                 )
             time.sleep(asked.seconds / 2)
-            try:
-                faulty = ask(place, "--reason", fault)
-            except subprocess.CalledProcessError as error:
-                # Under so small a budget that nothing was recorded since the last dump.
-                print(f"no dump of the fault was made, exit code {error.returncode}")
-                return
+            faulty = save(place, fault)
         closed = ask(place, "--status")["dumps"]["closed"]
         print(f"gates closed for {1000 * closed:.0f} ms at the last dump")
+    if not (healthy and faulty):
+        print("no dump was made in two minutes: under so small a budget nothing was recorded")
+        return
     done = subprocess.run(
-        [*CRITPATH, "compare", healthy, faulty["dump"]],
+        [*CRITPATH, "compare", healthy, faulty],
         stdout=subprocess.PIPE,
         text=True,
         check=False,

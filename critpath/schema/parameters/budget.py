@@ -84,9 +84,11 @@ class Control(Group, name="control"):
         OVERHEAD,
     )
     own = Parameter(
-        0.002,
-        "share",
-        "of a cpu, for an always-on recorder's threads where nobody else wants the cpus",
+        1.0,
+        "times",
+        "the budget, of a cpu, for an always-on recorder's threads where nobody else wants the "
+        "cpus: below .3 % of a cpu an idle machine earns less at 1 % than they take, and nothing "
+        "of threads is recorded",
         OVERHEAD,
     )
     half_life = Parameter(

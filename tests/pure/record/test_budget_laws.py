@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from critpath.schema.parameters.budget import ACCOUNT
+from critpath.schema.parameters.budget import ACCOUNT, CONTROL
 from critpath_record.budget.account import Account, overhead_of, share_of
 from critpath_record.budget.control import BUSIEST, SOFT, Budget, Control, Costs, Reading
 from critpath_record.budget.laws import CONTROLLERS, Trim, find_level, share_fairly
@@ -340,3 +340,24 @@ def test_what_may_wait_spends_no_credit(looks: list[tuple[float, int]]) -> None:
         decision = control.step(Reading(now, [0.0, 0.01], events))
         assert not waits or decision.open == {"base", "syscalls"}
         opened, waited = decision.open == {"base", "syscalls"}, 0
+
+
+@pytest.mark.parametrize(("busy", "least"), [(0.03, 0.99), (0.95, 0.0)])
+def test_threads_of_a_recorder_that_idle_cpus_run_keep_nothing_from_being_recorded(
+    busy: float, least: float
+) -> None:
+    """They take .35 % of a cpu, which is more than 1 % of what an idle machine does."""
+    costs = Costs({"base": 300.0}, {"base": {"soft": 15.0}})
+    control = Control(Budget(0.01, 10.0), costs, ["base"], 2, 1, free=CONTROL.own * share_of(0.01))
+    opened: frozenset[str] = frozenset()
+    open_for = 0.0
+    for number in range(1, 1201):
+        events = [20 if opened else 0] * 2
+        decision = control.step(
+            Reading(0.05 * number, [0.05 * busy] * 2, {"base": events}, 0.05 * 0.0035)
+        )
+        opened = decision.open
+        open_for += 0.05 * bool(opened)
+    assert least * 60 <= open_for
+    if busy > 0.9:  # who wants the cpus pays for what is taken of them
+        assert control.counted() > 0.0015
