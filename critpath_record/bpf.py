@@ -12,30 +12,35 @@ import mmap
 import os
 import platform
 import struct
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, Final
 
 # The system call's number.
 _NUMBERS: Final = {"x86_64": 321, "aarch64": 280, "riscv64": 280}
 MAP_CREATE, MAP_LOOKUP, MAP_UPDATE, PROG_LOAD = 0, 1, 2, 5
-PROG_NEXT_ID, OBJECT_INFO, RAW_TRACEPOINT_OPEN = 11, 15, 17
+PROG_NEXT_ID, OBJECT_INFO, RAW_TRACEPOINT_OPEN, LINK_CREATE = 11, 15, 17, 28
 # Kinds of maps and programs.
-RINGBUF, ARRAY, RAW_TRACEPOINT, TRACING = 27, 2, 17, 26
+RINGBUF, ARRAY, FUNCTIONS, RAW_TRACEPOINT, TRACING = 27, 2, 2, 17, 26
 EVENTS, ARRAY_OF_CPUS, NEWEST = 4, 6, 9  # perf events, an array for each cpu, a table by numbers
 FUNCTION_ENTRY: Final = 24  # where a program of the kind TRACING is attached
+OF_FUNCTIONS: Final = 48  # where one of the kind FUNCTIONS is: many at once, of programs
 MMAPABLE: Final = 1 << 10
 # Helpers.
-LOOKUP, UPDATE, NOW, CPU, PID_TGID, OUTPUT_EVENT = 1, 2, 5, 8, 14, 25
+LOOKUP, UPDATE, DELETE, NOW, CPU, PID_TGID, OUTPUT_EVENT, COOKIE = 1, 2, 3, 5, 8, 14, 25, 174
 READ_USER, READ_KERNEL, READ_USER_TEXT, READ_KERNEL_TEXT, ANCESTOR_GROUP = 112, 113, 114, 115, 123
 OUTPUT, RESERVE, SUBMIT, CURRENT, REGISTERS = 130, 131, 132, 158, 175
 NO_WAKEUP: Final = 1
 # Codes of instructions.
-EQUAL32, NOT_EQUAL, AT_MOST, AT_MOST_SIGNED, MORE, LESS = 0x16, 0x55, 0xB5, 0xD5, 0x25, 0xA5
+EQUAL32, NOT_EQUAL32, NOT_EQUAL, AT_MOST, AT_MOST_SIGNED, MORE, LESS = (
+    *(0x16, 0x56, 0x55, 0xB5, 0xD5, 0x25, 0xA5),
+)
 ANY_BIT: Final = 0x45
 EQUAL_REGISTERS, NOT_EQUAL_REGISTERS, MORE_REGISTERS = 0x1D, 0x5D, 0x2D
 LOAD64, LOAD32, LOAD16, LOAD8 = 0x79, 0x61, 0x69, 0x71
 STORE64, STORE32, STORE16, STORE8, ADD_ATOMIC = 0x7B, 0x63, 0x6B, 0x73, 0xDB
-SUBTRACT, MULTIPLY, SHIFT_RIGHT, SHIFT_RIGHT_SIGNED, END = 0x1F, 0x27, 0x77, 0xC7, 0x95
+SUBTRACT, MULTIPLY, MULTIPLY_REGISTERS = 0x1F, 0x27, 0x2F
+SHIFT_RIGHT, SHIFT_RIGHT_SIGNED, END = 0x77, 0xC7, 0x95
 _MAP, _MAP_VALUE = 1, 2  # what a 64-bit constant stands for
 _INFO: Final = struct.Struct("<208xQ")  # of bpf_prog_info: recursion_misses
 _NAME: Final = 15  # bytes of a program's or map's name
@@ -190,11 +195,15 @@ def read_element(array: int, size: int) -> bytes:
     return value.raw
 
 
-def load(code: bytes, name: bytes, function: int = 0) -> int:
-    """Load a program for a raw tracepoint, or a function by its number in BTF; raises OSError."""
+def load(code: bytes, name: bytes, function: int = 0, kind: int = RAW_TRACEPOINT) -> int:
+    """Load a program for a raw tracepoint, a function by its number in BTF, or of another kind.
+
+    Raises OSError.
+    """
     instructions = ctypes.create_string_buffer(code, len(code))
     license_text = ctypes.create_string_buffer(b"GPL")  # what the helpers ask for
-    kind, where = (TRACING, FUNCTION_ENTRY) if function else (RAW_TRACEPOINT, 0)
+    where = OF_FUNCTIONS if kind == FUNCTIONS else 0
+    kind, where = (TRACING, FUNCTION_ENTRY) if function else (kind, where)
     return call(
         PROG_LOAD,
         struct.pack(
@@ -212,6 +221,23 @@ def attach(tracepoint: bytes, program: int) -> int:
     name = ctypes.create_string_buffer(tracepoint)
     where = ctypes.addressof(name) if tracepoint else 0
     return call(RAW_TRACEPOINT_OPEN, struct.pack("<QI", where, program))
+
+
+def attach_functions(
+    path: bytes, places: Sequence[tuple[int, int]], program: int, *, at_return: bool
+) -> int:
+    """Run a program at functions of a file, each with a number that it can ask for.
+
+    `places`: where each is in the file, and its number.  Linux 6.6 and later; raises OSError.
+    """
+    name, count = ctypes.create_string_buffer(path), len(places)
+    columns = [
+        ctypes.create_string_buffer(struct.pack(f"<{count}Q", *c))
+        for c in zip(*places, strict=True)
+    ]
+    at, cookies = map(ctypes.addressof, columns)
+    about = ctypes.addressof(name), at, 0, cookies, count, at_return, 0
+    return call(LINK_CREATE, struct.pack("<4I4Q3I", program, 0, OF_FUNCTIONS, 0, *about))
 
 
 def count_misses(program: int) -> int:

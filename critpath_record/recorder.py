@@ -29,9 +29,9 @@ class UnfinishedError(CritpathError):
         self.end = end
 
 
-# What requests may be labelled from, if that is asked for: the first bytes of messages, and
-# besides the one header that has a trace's id.
-LABELS_FROM: Final = ("bytes", "bytes,traceparent")
+# What requests may be labelled from, if that is asked for: the first bytes of messages; besides
+# the one header that has a trace's id; and the same of what a library of TLS decrypts.
+LABELS_FROM: Final = ("bytes", "bytes,traceparent", "bytes,tls", "bytes,traceparent,tls")
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ ONLY_WITH: Final = {
         *("flight/conditions.py", "flight/dumps.py", "flight/memory.py", "flight/pages.py"),
         "flight/state.py",  # also after a flight recorder that was killed
     ),
+    "`--labels-from bytes,tls`": ("ftrace/decrypted.py", "symbols.py"),
     "`--counts` or `--recorder counts`": (
         *("counts/attach.py", "counts/counting.py", "counts/events.py", "counts/fallback.py"),
         *("counts/functions.py", "counts/recorder.py", "counts/syscall_names.py"),

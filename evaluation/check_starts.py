@@ -143,6 +143,7 @@ STARTS: Final = (
     Start("servers/bound.py", "{made}"),
     Start("servers/calls.py", "{made}"),
     Start("servers/labels.py", "{made} cost --pairs 2", "kernel redis-server"),
+    Start("servers/tls.py", "{made} threads --requests 20", "kernel"),
     Start("servers/streams.py", "{made} --requests 20", "kernel import:grpclib"),
     Start("servers/run.py", "{made} --judge-only asyncio"),
     Start("servers/tasks.py", "--steps 1000", "kernel"),

@@ -156,7 +156,8 @@ def record_always(arguments: argparse.Namespace, settings: Settings) -> int:
     if arguments.labels_from not in {None, "", "bytes"}:
         raise UsageError(
             f"--always with --labels-from {arguments.labels_from}",
-            "--labels-from bytes: trace ids are kept by a recording, not by a flight recorder",
+            "--labels-from bytes: trace ids and what TLS hides a recording looks for, not a flight "
+            "recorder",
         )
     user = User.behind_sudo(os.environb, as_root=arguments.as_root)
     request = FlightRequest(

@@ -82,9 +82,10 @@ OPTIONS: Final = (
     option("--marks-from", "WHO", "users whose programs may mark executions though they may not "
         "trace: names separated by commas, all, or none (default: who called sudo)", default=""),
     option("--labels-from", "WHAT", "name requests by the first 64 bytes of their messages: bytes "
-        "(method and path, first words of SQL, a command's name), or bytes,traceparent for trace "
-        "ids besides; docs/labels.md says what is looked at and kept", default="",
-        choices=("bytes", "bytes,traceparent")),
+        "(method and path, first words of SQL, a command's name), bytes,traceparent for trace ids "
+        "besides, bytes,tls or bytes,traceparent,tls for what OpenSSL decrypts, too; "
+        "docs/labels.md says what is looked at and kept", default="",
+        choices=("bytes", "bytes,traceparent", "bytes,tls", "bytes,traceparent,tls")),
     option("--events", None, "what is counted: minimal (system calls, and what tells what runs), "
         "broad (what tells faults, too), all tracepoints, or free (only what /proc has of the "
         "machine anyway, which needs no root); docs/counts.md says what each costs",

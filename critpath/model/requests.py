@@ -159,7 +159,10 @@ class Activity(FlatTable):
 
 
 class Frame(IntEnum):
-    """Columns of frames of HTTP/2: a row for what a message had of one stream."""
+    """Columns of frames of HTTP/2: a row for what a message had of one stream.
+
+    And of messages that TLS hides: of none.
+    """
 
     TIME = 0
     HOST = 1
@@ -171,6 +174,7 @@ class Frame(IntEnum):
     HIGH = 7  # of the trace id
     LOW = 8
     LABEL = 9  # place in `Collected.called`
+    TID = 10  # who received or sent it
 
 
 class FrameFlag(IntFlag):
@@ -180,6 +184,7 @@ class FrameFlag(IntFlag):
     HEADERS = 2
     END = 4  # its side says nothing more
     RESET = 8
+    SESSION = 16  # the socket is a number of a session of TLS
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,8 +203,8 @@ class Collected:
     messages : sequence of tuple
         Of every `Kind.MESSAGE_LABEL`, in order of time: when, host, socket, trace id (two
         halves), label.
-    frames : int64 [n, 10]
-        Of every such event that tells of a stream: `Frame`.
+    frames : int64 [n, 11]
+        Of every such event that tells of a stream, or of a session of TLS: `Frame`.
     called : sequence of str
         Labels of these.
     paths : mapping of int to str

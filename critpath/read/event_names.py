@@ -232,7 +232,7 @@ SOCKET_EVENTS: Final[tuple[EventRequest, ...]] = (
         (
             *(("sk",), ("label",), ("trace_id_high",), ("trace_id_low",)),
             # Of what is about a stream of HTTP/2.
-            *(("length",), ("stream",), ("flags",), ("size",)),
+            *(("length",), ("stream",), ("flags",), ("size",), ("tid",)),
         ),
     ),
     # Marks, among which runtimes write what they ran, where they were asked.

@@ -10,7 +10,7 @@ import numpy as np
 
 from critpath.model import I32, I64, U8, Bool, EventChunk, EventClass, Events, Kind, Workers
 from critpath.model.gaps import BASE, Gaps, hide_layers
-from critpath.model.requests import NONE, Act, Activity, Collected, Frame
+from critpath.model.requests import NONE, Act, Activity, Collected, Frame, FrameFlag
 from critpath.requests._activity import Activities
 from critpath.requests.calls import CallEvents
 from critpath.requests.endpoints import EndpointColumn, read_dumped
@@ -40,7 +40,8 @@ _NEEDED: Final = {
 }
 
 
-_NAMED: Final = 4  # technical: fields of a message's label; a stream's has more
+# technical: fields of a message's label, of a stream's, of one that says who received it.
+_NAMED, _STREAM, _WHOLE = 4, 8, 9
 
 
 class ActivityEvents:
@@ -169,7 +170,8 @@ class ActivityEvents:
                 continue
             rows = np.flatnonzero(chunk.event_class == number)
             if len(rows):
-                told = len(types) if "absent" not in types else _NAMED
+                fits = (n for n in (_WHOLE, _STREAM) if n <= len(types))
+                told = next((n for n in fits if "absent" not in types[:n]), _NAMED)
                 values = chunk.values[chunk.offset[rows][:, np.newaxis] + np.arange(told)]
                 self._labelled.append((classes[number].host, chunk.timestamp[rows], values))
 
@@ -241,8 +243,10 @@ class ActivityEvents:
         """Return the labels of messages, and what is known of streams, with their labels."""
         messages = []
         frames = [np.zeros((0, len(Frame)), np.int64)]
-        for host, times, values in self._labelled:
-            streams = values[:, 5] > 0 if values.shape[1] > _NAMED else np.zeros(len(times), bool)
+        for host, times, known in self._labelled:
+            values = np.zeros((len(known), _WHOLE), np.int64)
+            values[:, : known.shape[1]] = known
+            streams = (values[:, 5] > 0) | ((values[:, 6] & FrameFlag.SESSION) > 0)
             messages += [
                 (when, host, socket, high, low, strings[label])
                 for when, (socket, label, high, low) in zip(
@@ -250,10 +254,10 @@ class ActivityEvents:
                 )
             ]
             if streams.any():
-                socket, label, high, low, length, stream, flags, size = values[streams].T
+                socket, label, high, low, length, stream, flags, size, tid = values[streams].T
                 of = np.full(len(socket), host)
                 columns = (times[streams], of, socket, length, stream, flags, size, high, low)
-                frames.append(np.stack([*columns, label], axis=1))
+                frames.append(np.stack([*columns, label, tid], axis=1))
         rows = np.concatenate(frames)
         codes, rows[:, Frame.LABEL] = np.unique(rows[:, Frame.LABEL], return_inverse=True)
         return messages, rows, tuple(strings[code] for code in codes.tolist())

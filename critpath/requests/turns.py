@@ -27,6 +27,7 @@ from critpath.requests._turns import Cutter
 from critpath.requests.datagrams import split_datagrams
 from critpath.requests.endpoints import FIRST, UDP, UNIX, resolve_endpoints
 from critpath.requests.endpoints import EndpointColumn as Column
+from critpath.requests.sessions import place_sessions
 from critpath.requests.streams import split_streams
 from critpath.requests.stretches import Parts, Stretches, part_activity
 from critpath.schema.parameters.ab import WINDOWS
@@ -184,7 +185,7 @@ def find_turns(
     places : Places, optional
         In which container each process is: services are named with theirs.
     """
-    collected, unsure = split_datagrams(collected)
+    collected, unsure = split_datagrams(place_sessions(collected))
     processes = Processes(workers, name_of, places)
     users = processes.users(collected.activity, len(collected.endpoints))
     several = len(hosts) > 1

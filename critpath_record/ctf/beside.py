@@ -12,9 +12,10 @@ from critpath_record.ctf.trace import CtfEventClass, TraceWriter, declare_fields
 
 LABEL: Final = "critpath_message_label"
 _LABEL_FIELDS: Final = declare_fields(
-    "x8 sk, u4 length, x8 trace_id_high, x8 trace_id_low, u4 stream, u4 flags, u4 size, text label"
+    "x8 sk, u4 length, x8 trace_id_high, x8 trace_id_low, u4 stream, u4 flags, u4 size, u4 tid, "
+    "text label"
 )
-_LABEL_FACTS: Final = struct.Struct("<QIQQIII")
+_LABEL_FACTS: Final = struct.Struct("<QIQQIIII")
 _GAP_FIELDS: Final = declare_fields("text layer, text why")
 _AT_ONCE: Final = 4096  # events of a packet
 
@@ -36,7 +37,7 @@ def pack_labels(
     while some := list(islice(rows, _AT_ONCE)):
         events = [
             writer.pack_event(number, when, tid)
-            + _LABEL_FACTS.pack(socket, size, *struct.unpack(">QQ", trace), *stream)
+            + _LABEL_FACTS.pack(socket, size, *struct.unpack(">QQ", trace), *stream, tid)
             + pack_text(label)
             for when, socket, tid, size, trace, *stream, label in some
         ]

@@ -7,8 +7,7 @@ known by its first bytes; an older one by a message that has whole frames.
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from critpath_record import bpf
@@ -20,6 +19,7 @@ Row = tuple[int, int, int, int, bytes, int, int, int, str]
 
 # Bits of a row's flags, and types of frames that are told of.
 SENT, HEADERS, END, RESET = 1, 2, 4, 8
+SESSION: Final = 16  # of a session of TLS: what has the place of the socket is no socket
 _DATA, _HEADERS, _RESET = 0, 1, 3
 _END_STREAM, _END_HEADERS, _PADDED, _PRIORITY = 1, 4, 8, 32
 
@@ -46,27 +46,30 @@ _RECORD: Final = -96 - FACTS - BLOCK
 
 _AT_MOST_OTHER, _ADD, _SUBTRACT, _OR, _OR_REGISTER = 0xBD, 0x0F, 0x1F, 0x47, 0x4F
 _STORE8: Final = 0x73
-_HASH: Final = 9  # that forgets the longest unused
-_UPDATE, _DELETE = 2, 3
 
 
 def make_states() -> int:
     """Make the map of what is known of each direction; raises OSError."""
-    return bpf.call(bpf.MAP_CREATE, struct.pack("<5I", _HASH, 8, _STATE, _CONNECTIONS, 0))
+    return bpf.make_map(bpf.NEWEST, 8, _STATE, _CONNECTIONS)
 
 
-def assemble(ring: int, lost: int, *, states: int) -> bytes:
-    """Return the program: arguments are (socket, bytes, flags).
+def assemble(
+    ring: int, lost: int, *, states: int, find: Callable[[bpf.Assembler], None] | None = None
+) -> bytes:
+    """Return the program: arguments are (socket, bytes, flags), unless `find` finds the bytes.
 
     Registers: 6 where the bytes are, 7 how many of this part, 8 steps, 9 the direction's state.
     """
     a = bpf.Assembler()
-    _find_bytes(a)
+    (find or _find_bytes)(a)
     _find_state(a, states)
     a.set(8, 0)
     a.name("step")
     a.add(8, 1)
     a.jump_if(8, _STEPS, "astray", code=bpf.MORE)
+    # Through memory: what is known of it by the way here makes more to check than is allowed.
+    a.put(bpf.STORE64, 10, 7, _TAKEN)
+    a.put(bpf.LOAD32, 7, 10, _TAKEN)
     a.jump_if(7, 0, "bytes", code=bpf.NOT_EQUAL)
     a.put(bpf.LOAD64, 1, 10, _LEFT)
     a.jump_if(1, 0, "out")
@@ -88,11 +91,11 @@ def assemble(ring: int, lost: int, *, states: int) -> bytes:
     _hand_over(a, ring)
     a.jump("step")
     a.name("astray")
-    _use_key(a, states, _DELETE)
+    _use_key(a, states, bpf.DELETE)
     a.jump("out")
     # What follows in this message was not gone through.
     a.name("lost")
-    _use_key(a, states, _DELETE)
+    _use_key(a, states, bpf.DELETE)
     bpf.count_loss(a, lost)
     return a.bytes()
 
@@ -107,10 +110,7 @@ def _find_bytes(a: bpf.Assembler) -> None:
     a.put(bpf.LOAD64, 1, 6, 16)
     a.mask(1, _PEEK)
     a.jump_if(1, 0, "out", code=bpf.NOT_EQUAL)
-    # Of a block no more is handed over than was read: only a new state's bytes must be 0 at first.
-    a.set(1, 0)
-    for at in (*range(_RECORD, _RECORD + FACTS + _STATE, 8), *range(_START, 0, 8)):
-        a.put(bpf.STORE64, 10, 1, at)
+    clear_stack(a)
     a.put(bpf.LOAD64, 1, 6, 0)
     a.put(bpf.STORE64, 10, 1, _KEY)
     a.put(bpf.STORE64, 10, 1, _RECORD + 8)
@@ -156,6 +156,26 @@ def _find_bytes(a: bpf.Assembler) -> None:
     a.set(1, 0)
     a.put(bpf.STORE64, 10, 1, _LEFT)
     a.name("there")
+
+
+def clear_stack(a: bpf.Assembler) -> None:
+    """Write zeros where they are expected."""
+    # Of a block no more is handed over than was read: only a new state's bytes must be 0 at first.
+    a.set(1, 0)
+    for at in (*range(_RECORD, _RECORD + FACTS + _STATE, 8), *range(_START, 0, 8)):
+        a.put(bpf.STORE64, 10, 1, at)
+
+
+def tell_bytes(a: bpf.Assembler, when: int, of: int, size: int) -> None:
+    """Say by registers what the bytes that others found are of: all are in one part.
+
+    When 0 is now; `of` has the direction as its lowest bit.
+    """
+    a.put(bpf.STORE64, 10, when, _RECORD)
+    a.put(bpf.STORE64, 10, of, _KEY)
+    a.mask(of, -2)
+    a.put(bpf.STORE64, 10, of, _RECORD + 8)
+    a.put(bpf.STORE32, 10, size, _RECORD + 20)
 
 
 def _take_vector(a: bpf.Assembler) -> None:
@@ -255,8 +275,11 @@ def _find_state(a: bpf.Assembler, states: int) -> None:
     a.set(1, 0)
     for at in range(_RECORD + FACTS + _STATE, _START, 8):
         a.put(bpf.STORE64, 10, 1, at)
+    a.put(bpf.LOAD64, 1, 10, _RECORD)
+    a.jump_if(1, 0, "timed", code=bpf.NOT_EQUAL)
     a.call(bpf.NOW)
     a.put(bpf.STORE64, 10, 0, _RECORD)
+    a.name("timed")
     a.call(bpf.PID_TGID)
     a.put(bpf.STORE32, 10, 0, _RECORD + 16)
 
@@ -268,7 +291,7 @@ def _update(a: bpf.Assembler, states: int, key: int) -> None:
     a.copy(3, 10)
     a.add(3, _RECORD + FACTS)
     a.set(4, 0)
-    a.call(_UPDATE)
+    a.call(bpf.UPDATE)
 
 
 def _use_key(a: bpf.Assembler, states: int, helper: int) -> None:
@@ -379,7 +402,7 @@ class Streams:
     def __init__(self) -> None:
         self._headers: dict[tuple[int, int], Headers] = {}
 
-    def tell(self, found: Iterable[Handed], *, headers: bool) -> list[Row]:
+    def tell(self, found: Iterable[Handed], *, headers: bool, session: int = 0) -> list[Row]:
         """Return a row for what each message has of a stream: trace ids if asked for."""
         rows: dict[tuple[int, int, int, int], Row] = {}
         for when, sock, tid, size, data in found:
@@ -387,7 +410,7 @@ class Streams:
             stream, way = int.from_bytes(data[5:9]) & 0x7FFFFFFF, data[9] & SENT
             if not stream:
                 continue
-            told = way | (RESET if kind == _RESET else 0)
+            told = way | session | (RESET if kind == _RESET else 0)
             label, trace = "", bytes(16)
             if kind == _HEADERS:
                 told |= HEADERS

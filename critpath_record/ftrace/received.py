@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import ClassVar, Final, Self
+from typing import TYPE_CHECKING, ClassVar, Final, Self
 
 from critpath.errors import CritpathError
 from critpath.units import plural
@@ -43,6 +43,9 @@ from critpath_record.source import Source, Taken
 # bytes, trace id (zeros: none); a stream of HTTP/2, flags and bytes of its frames; label.
 ROW: Final = struct.Struct(f"<QQII16sIII{LABEL}s")
 FILE: Final = "labels"
+
+if TYPE_CHECKING:
+    from critpath_record.ftrace.decrypted import Decrypted
 
 _HEAD: Final = struct.Struct("<IIQQII")  # the ring's own header; when, socket, thread, bytes
 _OWN: Final = 8  # of the ring
@@ -68,8 +71,9 @@ class ReceivedLabels(Source):
 
     name: ClassVar[str] = "labels"
 
-    def __init__(self, file: Path, *, headers: bool) -> None:
+    def __init__(self, file: Path, *, headers: bool, decrypted: Decrypted | None = None) -> None:
         self._headers = headers
+        self._decrypted = decrypted
         self._lost = 0
         self._labels, self._streams = MessageLabels(), frames.Streams()
         self._last = 0
@@ -77,6 +81,8 @@ class ReceivedLabels(Source):
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         with contextlib.ExitStack() as opened:
+            if decrypted is not None:
+                opened.enter_context(decrypted)
             self._probe = opened.enter_context(open_probe(headers=headers))
             self._framed = opened.enter_context(_load_frames())
             for tracepoint in frames.TRACEPOINTS:
@@ -101,13 +107,15 @@ class ReceivedLabels(Source):
                 return
 
     def _label(self) -> None:
-        rows = self._streams.tell(self._framed.take(), headers=self._headers)
-        for when, sock, tid, size, read in self._probe.take():
-            data = read[:size]
-            label = self._labels.label(sock, data[:WINDOW])
-            trace = find_trace_id(data) if len(data) > WINDOW else bytes(16)
-            if label or any(trace):
-                rows.append((when, sock, tid, size, trace, 0, 0, 0, label))
+        rows = []
+        for probe, framed, session in self._list_probes():
+            rows += self._streams.tell(framed.take(), headers=self._headers, session=session)
+            for when, sock, tid, size, read in probe.take():
+                data = read[:size]
+                label = self._labels.label(sock, data[:WINDOW])
+                trace = find_trace_id(data) if len(data) > WINDOW else bytes(16)
+                if label or any(trace):
+                    rows.append((when, sock, tid, size, trace, 0, session, 0, label))
         rows.sort(key=lambda row: row[0])
         for when, *facts, label in rows:
             # Of two processors the later may come first.
@@ -115,15 +123,22 @@ class ReceivedLabels(Source):
             self._file.write(ROW.pack(self._last, *facts, label.encode()))
         self.count += len(rows)
 
+    def _list_probes(self) -> Iterator[tuple[Probe, Probe, int]]:
+        """Yield what hands messages over and what frames, and what rows of these are."""
+        yield self._probe, self._framed, 0
+        if self._decrypted is not None:
+            yield self._decrypted.labels, self._decrypted.frames, frames.SESSION
+
     def close(self) -> int:
         """End, and label what is left."""
         self._end_thread()
         with self._closing:
-            self._probe.detach()
-            self._framed.detach()
+            for source in (self._probe, self._framed, self._decrypted):
+                if source is not None:
+                    source.detach()
             with contextlib.suppress(OSError):
                 self._label()
-            self._lost = self._probe.lost() + self._framed.lost()
+            self._lost = sum(a.lost() + b.lost() for a, b, _ in self._list_probes())
         return time.monotonic_ns()
 
     def drain(self, report: Callable[[str], None]) -> Taken:
@@ -132,6 +147,8 @@ class ReceivedLabels(Source):
         window = HEADERS if self._headers else WINDOW
         facts = {"count": self.count, "lost": self._lost}
         facts |= {"bytes": WINDOW, "looked_through": window}
+        if self._decrypted is not None:
+            facts["libraries"] = self._decrypted.libraries
         said = f"{plural(self._lost, 'message')} came too fast to be labelled"
         return Taken(facts=facts, warnings=(said,) if self._lost else ())
 
@@ -175,9 +192,20 @@ _DATA: Final = -WINDOW  # on the stack, behind what is said of it
 _RECORD: Final = _DATA - _FACTS
 
 
-def assemble(ring: int, lost: int, *, headers: bool) -> bytes:
-    """Return the program; registers: 6 socket, bytes, flags; 7 bytes, 8 where, 9 the record."""
+def assemble(
+    ring: int, lost: int, *, headers: bool, find: Callable[[bpf.Assembler], None] | None = None
+) -> bytes:
+    """Return the program; registers: 6 what is of the socket, 7 bytes, 8 where, 9 the record."""
     a = bpf.Assembler()
+    (find or _find_received)(a)
+    _load_window(a)
+    _choose_requests(a)
+    _hand_over(a, ring, lost, headers=headers)
+    return a.bytes()
+
+
+def _find_received(a: bpf.Assembler) -> None:
+    """Find what was received: arguments are (socket, bytes, flags)."""
     a.copy(6, 1)
     a.put(bpf.LOAD64, 7, 6, 8)
     a.put(0x67, 7, value=32)
@@ -204,10 +232,6 @@ def assemble(ring: int, lost: int, *, headers: bool) -> bytes:
     a.put(0xBD, 7, 1, "there")  # no more than the first part has room for
     a.copy(7, 1)
     a.name("there")
-    _load_window(a)
-    _choose_requests(a)
-    _hand_over(a, ring, lost, headers=headers)
-    return a.bytes()
 
 
 def _read_user(a: bpf.Assembler, to: int, size: int, offset: int) -> None:
@@ -335,7 +359,12 @@ class Probe:
 
     @staticmethod
     def make(
-        size: int, assemble: Callable[[int, int], bytes], name: bytes, what: str, do: str
+        size: int,
+        assemble: Callable[[int, int], bytes],
+        name: bytes,
+        what: str,
+        do: str,
+        kind: int = bpf.RAW_TRACEPOINT,
     ) -> Probe:
         """Load what is assembled for a ring and a count of what is lost; raises CritpathError."""
         with contextlib.ExitStack() as opened:
@@ -344,7 +373,7 @@ class Probe:
                 opened.callback(os.close, ring)
                 lost = bpf.make_array(8)
                 opened.callback(os.close, lost)
-                program = bpf.load(assemble(ring, lost), name)
+                program = bpf.load(assemble(ring, lost), name, kind=kind)
                 opened.callback(os.close, program)
             except OSError as error:
                 raise _refusal(error, what, do) from None

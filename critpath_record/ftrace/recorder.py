@@ -54,7 +54,7 @@ from critpath_record.ftrace.tracefs import Instance, TracingWatchdog, scan_threa
 from critpath_record.manifests import sample_clock
 from critpath_record.proc import list_pids, read_text
 from critpath_record.profiles import profile_events, profile_label
-from critpath_record.recorder import LABELS_FROM, TRACE, RecorderSettings, UnfinishedError
+from critpath_record.recorder import TRACE, RecorderSettings, UnfinishedError
 from critpath_record.sockets import scan_open
 from critpath_record.source import Count, Source, Taken
 from critpath_record.tasks import NOBODY
@@ -265,7 +265,13 @@ class FtraceRecorder(UnderBudget, Source):
             return
         if way_of_requests(lttng_name(*e.split("/")) for e in self._selection.events) != SOCKETS:
             raise CritpathError(*NO_SOCKETS)
-        self._labels = ReceivedLabels(self._raw / LABELS, headers=asked == LABELS_FROM[-1])
+        headers, tls = (word in asked.split(",") for word in ("traceparent", "tls"))
+        decrypted = None
+        if tls:
+            from critpath_record.ftrace.decrypted import Decrypted  # noqa: PLC0415 - only if asked
+
+            decrypted = Decrypted(headers=headers)
+        self._labels = ReceivedLabels(self._raw / LABELS, headers=headers, decrypted=decrypted)
         self._description["labels"] = {"from": asked}
 
     def _end_labels(self) -> None:

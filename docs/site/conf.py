@@ -65,6 +65,7 @@ PAGES: Final = {
         "docs/tutorial-known",
         "docs/labels",
         "docs/tasks",
+        "docs/tls",
         "docs/code-locations",
         "docs/overhead",
         "docs/functions",

@@ -3,9 +3,10 @@
 A gRPC server (``aio``: grpcio's asyncio; ``lib``: grpclib, all of it in Python; ``go``: grpc-go)
 is asked for three methods over one connection, with up to ``--streams`` under way at once; each
 asks a backend once, over a pool of connections.  Client and backend write down which request was
-which.  Recorded with ``--labels-from bytes``; judged: how many streams are a request with the right
-begin, end and name, and whose the calls to the backend are.  Needs root, tracefs, and in the
-Python that is named by ``--python``: grpcio, grpclib.
+which.  Recorded with ``--labels-from bytes``; with ``--tls`` (of ``lib``) encrypted, and with
+``bytes,tls``.  Judged: how many streams are a request with the right begin, end and name, and whose
+the calls to the backend are.  Needs root, tracefs, and in the Python that is named by ``--python``:
+grpcio, grpclib.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import argparse
 import asyncio
 import json
 import random
+import ssl
 import subprocess
 import sys
 import time
@@ -22,6 +24,8 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
+
+from tls import make_certificate
 
 _WARM: Final = 900_000  # what is asked before it is recorded
 METHODS: Final = ("/shop.Orders/Get", "/shop.Orders/List", "/shop.Users/Find")
@@ -94,7 +98,21 @@ class Bytes:
     decode = encode
 
 
-async def serve_lib() -> None:
+def secure(place: Path | None, *, serves: bool) -> ssl.SSLContext | None:
+    """Return how a connection is encrypted by what `tls` makes, None for one in clear."""
+    if place is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if serves else ssl.PROTOCOL_TLS_CLIENT)
+    context.set_alpn_protocols(["h2"])
+    if serves:
+        context.load_cert_chain(place / "certificate.pem", place / "key.pem")
+    else:
+        context.load_verify_locations(place / "certificate.pem")
+        context.check_hostname = False
+    return context
+
+
+async def serve_lib(files: Path | None) -> None:
     """Serve with grpclib."""
     from grpclib.const import Cardinality, Handler
     from grpclib.server import Server
@@ -114,7 +132,7 @@ async def serve_lib() -> None:
             return {method: made(kind) for kind, method in enumerate(METHODS)}
 
     server = Server([Service()], codec=Bytes())
-    await server.start("127.0.0.1", FRONT)
+    await server.start("127.0.0.1", FRONT, ssl=secure(files, serves=True))
     await server.wait_closed()
 
 
@@ -133,11 +151,11 @@ async def serve_back(place: Path) -> None:
             await server.serve_forever()
 
 
-async def ask(place: Path, streams: int, requests: int, first: int) -> None:
+async def ask(place: Path, streams: int, requests: int, first: int, files: Path | None) -> None:
     """Ask over one connection; write down (port, stream, which, method, begin, end)."""
     from grpclib.client import Channel, UnaryUnaryMethod
 
-    channel = Channel("127.0.0.1", FRONT, codec=Bytes())
+    channel = Channel("127.0.0.1", FRONT, codec=Bytes(), ssl=secure(files, serves=False))
     left = iter(range(first, first + requests))
     rows = []
 
@@ -178,9 +196,13 @@ def record(place: Path, server: str, given: argparse.Namespace) -> None:
     """Record a server while it is asked."""
     place.mkdir(parents=True, exist_ok=True)
     me = [str(given.python), str(Path(__file__).resolve()), str(place)]
+    labels = "bytes"
+    if given.tls:
+        make_certificate(place)
+        me, labels = [*me[:2], "--tls", *me[2:]], "bytes,tls"
     asks = [*me, "ask", "--streams", str(given.streams), "--requests"]
     recorder = [str(Path(sys.executable).with_name("critpath")), "record", "--quiet", "--force"]
-    recorder += ["--profile", "requests", "--labels-from", "bytes", "--no-probe"]
+    recorder += ["--profile", "requests", "--labels-from", labels, "--no-probe"]
     recorder += ["--execution", "requests", "-o", str(place / "recording"), "--"]
     serves = [str(given.go), str(FRONT), str(BACK)] if server == "go" else [*me, f"serve-{server}"]
     with running([*me, "back"]), running(serves):
@@ -244,15 +266,17 @@ def main() -> None:
     parser.add_argument("--streams", type=int, default=64)
     parser.add_argument("--requests", type=int, default=1000)
     parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--tls", action="store_true")
     parser.add_argument("--python", type=Path, default=Path(sys.executable))
     parser.add_argument("--go", type=Path, default=Path("serve-grpc"))
     given = parser.parse_args()
     place = given.place.resolve()
+    files = place if given.tls else None
     parts: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
         "back": lambda: serve_back(place / "called"),
         "serve-aio": serve_aio,
-        "serve-lib": serve_lib,
-        "ask": lambda: ask(place / "asked", given.streams, given.requests, given.first),
+        "serve-lib": lambda: serve_lib(files),
+        "ask": lambda: ask(place / "asked", given.streams, given.requests, given.first, files),
     }
     for what in given.what:
         if what in parts:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from critpath.schema.parameters import COST, CUSTOM, SERVERS, Derived, Group, Parameter
+from critpath.schema.parameters import (
+    COST,
+    CUSTOM,
+    SERVERS,
+    Derived,
+    Group,
+    Paper,
+    Parameter,
+)
 
 
 class Tokens(Group, name="tokens", guards="requests whose order is in doubt"):
@@ -359,3 +367,32 @@ class Finding(Group, name="finding", guards="services that others ask"):
 
 
 FINDING: Final = Finding()
+
+
+class Sessions(Group, name="sessions", guards="sockets of sessions of TLS"):
+    """Which receive or send had what a library of TLS read or wrote in clear."""
+
+    nearest = Parameter(
+        4,
+        "calls",
+        "of a thread, before what it read or after what it wrote, that are tried",
+        SERVERS,
+    )
+    least = Parameter(
+        16,
+        "bytes",
+        "that a record has besides at least",
+        Paper("RFC 8446 5.2: the tag; its head may have been received before"),
+    )
+    most = Parameter(
+        40,
+        "bytes",
+        "that it has at most, if it is one",
+        Paper("RFC 8446 and 5288: head, nonce, type and tag are 22 to 29; some padding"),
+    )
+    unfit = Parameter(
+        0.25, "weight", "of a receive or send with other bytes: of several records", SERVERS
+    )
+
+
+SESSIONS: Final = Sessions()

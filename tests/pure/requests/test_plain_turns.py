@@ -411,6 +411,36 @@ def test_labels_of_messages_are_taken_where_they_are_texts(
     assert [*found] == (want if told else [])
 
 
+@pytest.mark.parametrize("absent", [(), ("tid",), ("length", "stream", "flags", "size", "tid")])
+def test_older_recordings_say_less_of_a_message(absent: tuple[str, ...]) -> None:
+    kinds = {"sk": "int", "label": "str"}
+    kinds |= dict.fromkeys(("trace_id_high", "trace_id_low", "length"), "int")
+    kinds |= dict.fromkeys(("stream", "flags", "size", "tid"), "int")
+    types = tuple("absent" if name in absent else kind for name, kind in kinds.items())
+    classes = [EventClass("label", Kind.MESSAGE_LABEL, tuple(kinds), types)]
+    rows = [
+        [77, 1, 0, 0, 50, 3, 6, 41, 9],
+        [78, 1, 0, 0, 51, 0, 0, 0, 9],
+        [5, 1, 0, 0, 52, 0, 16, 0, 9],
+    ]
+    chunk = EventChunk(
+        np.array([10, 20, 30], np.int64), np.zeros(3, np.int32), np.zeros(3, np.int32),
+        np.arange(0, 27, 9, dtype=np.int64), np.array(rows, np.int64).reshape(-1),
+    )  # fmt: skip
+    events = ActivityEvents(np.zeros((4, 1), np.int64), waking=True)
+    events.feed(chunk, classes)
+    found = events.finish(no_threads(), ("", "GET /"))
+    of_session = [30, 0, 5, 52, 0, 16, 0, 0, 0, 0, 9]
+    if "stream" in absent:
+        assert [(m[0], m[2]) for m in found.messages] == [(10, 77), (20, 78), (30, 5)]
+        assert not len(found.frames)
+    else:
+        assert [(m[0], m[2]) for m in found.messages] == [(20, 78)]
+        of_stream = [10, 0, 77, 50, 3, 6, 41, 0, 0, 0, 0 if absent else 9]
+        of_session[-1] = of_stream[-1]
+        assert found.frames.tolist() == [of_stream, of_session]
+
+
 def no_threads() -> Workers:
     """Return no threads."""
     kinds = {

@@ -49,7 +49,7 @@ class Connection:
             self.frames.append([
                 *(self.now + (3 if self.now % 20 else -3), 0, socket, length, stream),
                 *(flags | (SENT if sent else 0), length // len(frames), 0, 0),
-                self.labels.index(label),
+                *(self.labels.index(label), SERVING),
             ])  # fmt: skip
 
     def send(self, frames, *, answers=False, wait=10):
@@ -75,7 +75,7 @@ class Connection:
     def find(self, **how):
         collected = collect(self.events)
         collected = type(collected)(**{
-            **vars(collected), "frames": np.array(self.frames, np.int64).reshape(-1, 10),
+            **vars(collected), "frames": np.array(self.frames, np.int64).reshape(-1, 11),
             "called": self.labels,
         })  # fmt: skip
         return find_turns(collected, no_workers(), lambda _: "greeter", end=1 << 50, **how)

@@ -117,7 +117,7 @@ def test_a_program_that_does_not_see_what_is_received_is_refused(tmp_path):
 @pytest.mark.usefixtures("seen")
 def test_a_recording_has_labels_as_events(played, probe, tmp_path, rows):
     recorder = played.open_recorder(
-        tmp_path / "rec", profile="requests", labels_from=LABELS_FROM[-1]
+        tmp_path / "rec", profile="requests", labels_from=LABELS_FROM[1]
     )
     recorder.open()
     played.play()
