@@ -123,9 +123,11 @@ def _match(found: F64, sessions: int) -> I64:
     `found`: rows of session, endpoint and weight; NONE where two say as much.
     """
     place = np.full(sessions, NONE, np.int64)
-    pairs, at = np.unique(found[:2].astype(np.int64), axis=1, return_inverse=True)
-    of, which = pairs
-    weight = np.round(np.bincount(at.reshape(-1), weights=found[2], minlength=len(of)), 6)
+    session, endpoint = found[:2].astype(np.int64)
+    many = int(endpoint.max(initial=0)) + 1
+    pairs, at = np.unique(session * many + endpoint, return_inverse=True)
+    of, which = np.divmod(pairs, many)
+    weight: F64 = np.round(np.bincount(at.reshape(-1), weights=found[2], minlength=len(of)), 6)
     while len(of):
         best = _is_largest(weight, of) & _is_largest(weight, which)
         if not best.any():
@@ -140,5 +142,6 @@ def _is_largest(weight: F64, of: I64) -> Bool:
     """Return which weights are the largest of those of one, alone."""
     most = np.zeros(int(of.max()) + 1)
     np.maximum.at(most, of, weight)
-    largest = weight == most[of]
-    return largest & (np.bincount(of[largest], minlength=len(most))[of] == 1)
+    largest: Bool = weight == most[of]
+    alone: Bool = np.bincount(of[largest], minlength=len(most))[of] == 1
+    return largest & alone
