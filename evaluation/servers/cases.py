@@ -20,10 +20,14 @@ import critpath_marks
 
 HERE: Final = Path(__file__).resolve().parent
 STREAMS: Final = str(HERE / "streams.js")
-PORTS: Final = {"postgres": 22001, "redis": 22002, "behind": 22003, "served": 22004}
+# Several evaluations beside each other have ports of their own.
+_FIRST: Final = int(os.environ.get("SERVERS_PORT", "22001"))
+PORTS: Final = {
+    name: _FIRST + at for at, name in enumerate(("postgres", "redis", "behind", "served"))
+}
 PACKAGES: Final = (
     *("gunicorn", "psycopg2-binary", "cheroot", "uvicorn", "hypercorn"),
-    *("aiohttp", "asyncpg", "redis"),
+    *("aiohttp", "asyncpg", "redis", "sqlalchemy"),
 )
 
 
