@@ -210,7 +210,7 @@ def compare(given: argparse.Namespace, name: str, place: Path) -> bool:
     fault = FAULTS[name]
     execution = f"requests:port={PORTS['served']}"
     if fault.label and not given.unlabelled:
-        execution += f",label={fault.label}"
+        execution += f",label=~{fault.label}"
     sides = [str(place / side / "recording") for side in ("normal", "fault")]
     done = subprocess.run(
         [given.critpath[-1], "compare", "--quiet", *sides, "--json", "-", "--execution", execution],
