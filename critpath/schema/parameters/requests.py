@@ -256,6 +256,21 @@ class Connections(Group, name="connections", guards="pools of connections"):
         "its first call and until after its last answer",
         SERVERS,
     )
+    handed = Parameter(
+        0.05,
+        "of the middle call",
+        "between two calls of one connection: it was handed on, though threads slept",
+        SERVERS,
+    )
+    again = Parameter(
+        500_000,
+        "ns",
+        "from the end of a sleep to the next that are one wait: another was faster",
+        SERVERS,
+    )
+    asleep = Parameter(
+        0.5, "share", "of a wait in which the thread sleeps: else it is the loop's", SERVERS
+    )
 
 
 CONNECTIONS: Final = Connections()
