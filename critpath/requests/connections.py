@@ -85,7 +85,8 @@ def find_pool_waits(
     names: list[str] = []
     notes: list[PoolHeld] = []
     if not pools:
-        return PoolWaits(*[np.zeros(0, np.int64)] * 4, names=())
+        nothing = np.zeros(0, np.int64)
+        return PoolWaits(nothing, nothing, nothing, nothing, ())
     resting = _Resting(activity, workers, endpoints, requests, subrequests, slices)
     for pool in pools:
         waits = np.vstack([pool.find_waits(resting), pool.find_unsure_waits(resting)])
