@@ -145,6 +145,11 @@ STARTS: Final = (
     Start("servers/faults.py", "{made} --requests 60 asyncio-cpu", "kernel redis-server"),
     Start("servers/labels.py", "{made} cost --pairs 2", "kernel redis-server"),
     Start("servers/tls.py", "{made} threads --requests 20", "kernel"),
+    Start(
+        "servers/proxies.py",
+        "{made} --requests 40 --connections 1,4 --loads idle haproxy",
+        "kernel haproxy redis-server import:cheroot",
+    ),
     Start("servers/streams.py", "{made} --requests 20", "kernel import:grpclib"),
     Start("servers/run.py", "{made} --judge-only asyncio"),
     Start("servers/tasks.py", "--steps 1000", "kernel"),

@@ -30,7 +30,7 @@ from critpath.model.requests import (
     Subrequests,
 )
 from critpath.requests._tokens import Tokens
-from critpath.requests.exact import follow_proxy
+from critpath.requests.exact import Paired, Passing, pair_calls
 from critpath.requests.loops import draw_owners, read_loop
 from critpath.requests.owners import Owned, process_keys, thread_keys
 from critpath.requests.pools import judge_probability
@@ -193,13 +193,10 @@ def assign(
 
         found, sure = assign_otherwise(method, table, found)
         return _replace(subrequests, found, sure, np.ones(len(found), np.bool_))
-    changed, only = np.zeros(len(found), np.bool_), np.zeros(len(found), np.bool_)
-    for process in np.setdiff1d(table.unsure(), owned.followed).tolist():
-        passed = _follow_proxy(table, process)
-        if passed is not None:
-            rows, owner = passed
-            only[rows], found[rows], sure[rows] = True, owner, 1.0
-            continue
+    changed = np.zeros(len(found), np.bool_)
+    pairs = {process: _pair(table, process) for process in table.passing()}
+    passed = {process: of for process, of in pairs.items() if of is not None}
+    for process in np.setdiff1d(table.unsure(), [*owned.followed, *passed]).tolist():
         followed = _follow(table, process)
         followed = _follow_loop(table, process, followed) or followed
         if followed is None:
@@ -208,14 +205,47 @@ def assign(
         changed[rows] = True
         found[rows], sure[rows] = owner, probable
     made = _replace(subrequests, found, sure, changed)
-    only &= made.how != Rule.TASK
-    return dataclasses.replace(
-        made,
-        request=np.where(only, found, made.request).astype(np.int32),
-        how=np.where(only, Rule.ALONE, made.how).astype(np.uint8),
-        attribution=np.where(only, Certainty.CERTAIN, made.attribution).astype(np.uint8),
-        probability=np.where(only, 1.0, made.probability),
-    )
+    for rows, paired in passed.values():
+        made = _replace_passed(made, requests, rows, paired)
+    return made
+
+
+def _replace_passed(
+    subrequests: Subrequests, requests: RequestTable, rows: I64, paired: Paired
+) -> Subrequests:
+    """Return the table with a proxy's calls, and with the openings of connections for them."""
+    told = np.isin(subrequests.how[rows], (Rule.TASK, Rule.TRACED))
+    told |= (paired.owner < 0) & (subrequests.attribution[rows] == Certainty.CERTAIN)
+    rows, owner = rows[~told], paired.owner[~told]
+    sure, probability = paired.sure[~told], paired.probability[~told]
+    opening = _find_openings(subrequests, rows)
+    since = requests.received_ns[np.maximum(owner, 0)]
+    mine = (owner >= 0) & (opening >= 0) & (subrequests.begin_ns[opening] >= since)
+    rows, of = np.concatenate([rows, opening[mine]]), np.arange(len(rows))
+    of = np.concatenate([of, of[mine]])
+    rules = np.where(sure == Certainty.CERTAIN, Rule.ALONE, Rule.ORDER)
+    columns = {
+        "request": owner[of],
+        "how": np.where(owner >= 0, rules, Rule.NONE)[of],
+        "attribution": sure[of],
+        "probability": probability[of],
+    }
+    changed = {name: getattr(subrequests, name).copy() for name in columns}
+    for name, values in columns.items():
+        changed[name][rows] = values
+    return dataclasses.replace(subrequests, **changed)
+
+
+def _find_openings(subrequests: Subrequests, rows: I64) -> I64:
+    """Return which row opened the connection of a call that is the first to go over it, or -1."""
+    each, first = np.unique(subrequests.endpoint[rows], return_index=True)
+    opened = np.flatnonzero(subrequests.connects == 1)
+    at = np.searchsorted(each, subrequests.endpoint[opened])
+    at = np.where(at < len(each), at, 0)
+    met = (each[at] == subrequests.endpoint[opened]) if len(each) else at > 0
+    found = np.full(len(rows), NONE, np.int64)
+    found[first[at[met]]] = opened[met]
+    return found
 
 
 def _replace(subrequests: Subrequests, found: I64, sure: F64, changed: Bool) -> Subrequests:
@@ -296,11 +326,25 @@ class Tables:
         subs = self.subrequests
         found = []
         for process in np.unique(self.of_request).tolist():
-            mine = (self.of_sub == process) & (subs.connects == 0) & ~self.pooled & self._clear
-            mine = np.flatnonzero(mine)
+            mine = self.find_asked(process)
             doubt = (subs.request[mine] < 0) | (subs.attribution[mine] == Certainty.DOUBTFUL)
             if doubt.sum() > TOKENS.unsure * len(mine):
                 found.append(int(process))
+        return found
+
+    def find_asked(self, process: int) -> I64:
+        """Return the calls of a process, without openings of connections."""
+        mine = (self.of_sub == process) & (self.subrequests.connects == 0)
+        found: I64 = np.flatnonzero(mine & ~self.pooled & self._clear)
+        return found
+
+    def passing(self) -> list[int]:
+        """Return the processes that serve and may ask once for each request, not surely known."""
+        doubt = (self.subrequests.connects == 0) & (
+            (self.subrequests.request < 0) | (self.subrequests.attribution > Certainty.CERTAIN)
+        )
+        served = np.unique(self.of_request)
+        found: list[int] = np.intersect1d(served, self.of_sub[doubt & self._clear]).tolist()
         return found
 
     def process(self, process: int) -> Process:
@@ -394,14 +438,26 @@ def _learn_delays(tokens: Tokens, run: _Run) -> Mapping[tuple[int, int], tuple[f
     return known
 
 
-def _follow_proxy(table: Tables, number: int) -> tuple[I64, I64] | None:
-    """Return whose the sub-requests of a proxy are, where only one can be; None of no proxy."""
-    process = table.process(number)
-    owner = follow_proxy(process)
-    if owner is None:
+def _pair(table: Tables, process: int) -> tuple[I64, Paired] | None:
+    """Return the calls of a process that passes requests on, and whose they are; None of others."""
+    requests, subs = table.requests, table.subrequests
+    rows, asked = np.flatnonzero(table.of_request == process), table.find_asked(process)
+    reader, answerer = requests.reader_tid[rows], requests.tid[rows]
+    opening = _find_openings(subs, asked)
+    paired = pair_calls(
+        table.activity,
+        Passing(
+            *(requests.received_ns[rows], requests.answered_ns[rows], requests.end_ns[rows]),
+            np.where(reader == answerer, reader, NONE).astype(np.int32),
+            *(subs.endpoint[asked], subs.tid[asked]),
+            np.where(opening >= 0, subs.begin_ns[opening], subs.begin_ns[asked]),
+            *(subs.begin_ns[asked], subs.end_ns[asked]),
+        ),
+    )
+    if paired is None:
         return None
-    rows = np.flatnonzero((owner >= 0) & ((process.asks[:, 3] & _SURE) == 0))
-    return process.asked[rows], process.requests[owner[rows]]
+    owner = np.where(paired.owner >= 0, rows[paired.owner], NONE)
+    return asked, dataclasses.replace(paired, owner=owner)
 
 
 def _follow_loop(

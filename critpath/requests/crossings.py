@@ -17,7 +17,7 @@ LEFT, ARRIVED, ANSWER_LEFT, ANSWERED = range(4)
 _OPERATIONS: Final = (Act.SEND, Act.RECEIVE)
 
 
-class _Rows:
+class OperationRows:
     """Some rows of an activity, found by their endpoint and time."""
 
     def __init__(self, activity: Activity, *acts: Act) -> None:
@@ -51,7 +51,7 @@ class _Rows:
 
 def find_previous(activity: Activity, endpoint: I32, time: I64) -> I64:
     """Return when each endpoint last received or sent before a time; long ago if never."""
-    rows = _Rows(activity, *_OPERATIONS).last(endpoint, time, before=True)
+    rows = OperationRows(activity, *_OPERATIONS).last(endpoint, time, before=True)
     never = np.iinfo(np.int64).min
     return np.where(rows >= 0, activity.time_ns[rows] if len(activity) else never, never)
 
@@ -76,7 +76,7 @@ def find_departures(activity: Activity) -> I64:
 def find_first_departures(activity: Activity, subs: Subrequests, rows: I64) -> I64:
     """Return when the first bytes of some sub-requests left."""
     begin = subs.begin_ns[rows]
-    sent = _Rows(activity, Act.SEND).last(subs.endpoint[rows], begin)
+    sent = OperationRows(activity, Act.SEND).last(subs.endpoint[rows], begin)
     found: I64 = np.where(sent >= 0, find_departures(activity)[sent], begin)
     return np.minimum(found, begin)
 
@@ -100,7 +100,7 @@ def find_transits(
     if not len(rows):
         return found
     departure = find_departures(activity)
-    sends, arrivals = _Rows(activity, Act.SEND), _Rows(activity, Act.ARRIVAL)
+    sends, arrivals = OperationRows(activity, Act.SEND), OperationRows(activity, Act.ARRIVAL)
     of, begin, end = (
         subrequests.endpoint[rows],
         subrequests.begin_ns[rows],
@@ -153,15 +153,17 @@ def find_receipts(
     key = np.column_stack([end[order], got[order]])
     first = order[np.flatnonzero((np.diff(key, axis=0, prepend=-1) != 0).any(axis=1))]
     of_row = np.full(len(activity) + 1, NONE, np.int64)
-    receives = _Rows(activity, Act.RECEIVE).last(messages.receiver_endpoint[first], got[first])
+    receives = OperationRows(activity, Act.RECEIVE).last(
+        messages.receiver_endpoint[first], got[first]
+    )
     of_row[receives] = first
     message = of_row[rows]
     rows, slept, message = (of[message >= 0] for of in (rows, slept, message))
-    came = _Rows(activity, Act.ARRIVAL).first(activity.endpoint[rows], slept)
+    came = OperationRows(activity, Act.ARRIVAL).first(activity.endpoint[rows], slept)
     known = (came >= 0) & (came < rows)
     rows, message, came = rows[known], message[known], came[known]
     time = activity.time_ns
-    sent = _Rows(activity, Act.SEND).last(
+    sent = OperationRows(activity, Act.SEND).last(
         messages.sender_endpoint[message], messages.sent_ns[message]
     )
     known = sent >= 0

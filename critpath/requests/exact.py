@@ -1,25 +1,32 @@
 """Whose calls are exactly: of one trace, as both messages say; or of the one that can have asked.
 
-Who passes requests on asks for each as soon as it was received.  So mostly one request that is
-under way has not asked when something is asked, and it is its: no other answer is possible.
+Who passes requests on asks once for each at most, and passes an answer on before it sleeps again.
+So its requests and calls are pairs; a pair that is in every way to make them all is certain.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 import numpy as np
 
-from critpath.model import I64, Workers
-from critpath.model.requests import NONE, Certainty, Endpoints, RequestTable, Rule, Subrequests
+from critpath.model import F64, I32, I64, Bool, Workers
+from critpath.model.requests import (
+    NONE,
+    PROBABLE,
+    Act,
+    Activity,
+    Certainty,
+    Endpoints,
+    RequestTable,
+    Rule,
+    Subrequests,
+)
+from critpath.requests.crossings import OperationRows
 from critpath.requests.owners import process_keys, thread_keys
-from critpath.schema.parameters.requests import OWNERS, POOLS, TOKENS
-
-if TYPE_CHECKING:
-    from critpath.requests.assign import Process
+from critpath.schema.parameters.requests import CHAINS, OWNERS, PROXIES
 
 
 def settle_traced(
@@ -66,64 +73,159 @@ def settle_traced(
     )
 
 
-@dataclass
-class _Waiting:
-    """The requests of one thread that have not asked, as far as that is known."""
+@dataclass(frozen=True, eq=False)
+class Passing:
+    """What a process is asked, and what it asks.
 
-    requests: set[int] = field(default_factory=set)
-    asked: int = 0  # how many of them have, not known which
-
-
-def follow_proxy(process: Process) -> I64 | None:
-    """Return whose what is asked is where only one can be (`NONE` elsewhere); None of no proxy.
-
-    A proxy's requests ask once, and are answered after they were.
+    Attributes
+    ----------
+    received, answered, end : int64 [requests]
+        The first receive, and the first and the last send of the answer.
+    tid : int32 [requests]
+        Who receives and answers; -1 where these are two.
+    endpoint, asker : int32 [calls]
+    opened, begin, over : int64 [calls]
+        When a connection was opened for it, else as `begin`; the first send, and the last receive
+        of the answer.
     """
-    from critpath.requests.assign import What  # noqa: PLC0415 - that module asks this one
 
-    endpoint, opens = process.asks[:, 1].tolist(), (process.asks[:, 3] & 1).tolist()
-    owner = np.full(len(process.asks), NONE, np.int64)
-    done = np.zeros(len(process.asks), np.bool_)
-    asks_of: dict[int, int] = {}  # of each request what it asked
-    reader: dict[int, int] = {}
-    opened: dict[int, int] = {}  # of each endpoint that was opened for somebody, for whom
-    waiting: dict[int, _Waiting] = {}
-    silent = wrong = 0
-    columns = (process.what, process.thread, process.row)
-    for what, thread, row in zip(*(column.tolist() for column in columns), strict=True):
-        mine = waiting.setdefault(thread, _Waiting())
-        if what == What.RECEIVE:
-            mine.requests.add(row)
-            reader[row] = thread
-        elif what == What.RESULT:
-            done[row] = True
-        elif what == What.ASK and endpoint[row] in opened:
-            owner[row] = opened.pop(endpoint[row])
-            asks_of[int(owner[row])] = row
-        elif what == What.ASK and mine.requests:
-            if len(mine.requests) > 1 or mine.asked:
-                mine.asked += 1
-                if mine.asked == len(mine.requests):
-                    mine.requests.clear()
-                    mine.asked = 0
-            else:
-                owner[row] = mine.requests.pop()
-                if opens[row]:
-                    opened[endpoint[row]] = int(owner[row])
-                else:
-                    asks_of[int(owner[row])] = row
-        elif what == What.ANSWERED and row in reader:
-            its = waiting[reader[row]]
-            if row in asks_of:
-                wrong += not done[asks_of[row]]
-            elif row in its.requests:
-                its.requests.discard(row)
-                silent += not its.asked
-                its.asked = max(its.asked - 1, 0)
-    many = len(process.root)
-    found = int((owner[np.flatnonzero(process.asks[:, 3] & 1 == 0)] >= 0).sum())
-    if not found or silent > OWNERS.exchanged * many or wrong > TOKENS.unsure * found:
+    received: I64
+    answered: I64
+    end: I64
+    tid: I32
+    endpoint: I32
+    asker: I32
+    opened: I64
+    begin: I64
+    over: I64
+
+
+@dataclass(frozen=True, eq=False)
+class Paired:
+    """Which request made each call (`NONE`: none can have), how surely, how probably."""
+
+    owner: I64
+    sure: I64
+    probability: F64
+
+
+@dataclass(frozen=True, eq=False)
+class _Matching:
+    """One way to give each call its request.
+
+    Attributes
+    ----------
+    call : int64 [requests]
+        `NONE` of who asked nothing.
+    certain : bool [requests]
+        Whether that is so in every way.
+    circle : int64 [requests]
+        Requests that may exchange their calls have the same.
+    """
+
+    call: I64
+    certain: Bool
+    circle: I64
+
+
+def pair_calls(activity: Activity, passing: Passing) -> Paired | None:
+    """Pair the requests of a process with its calls; None of what passes nothing on."""
+    requests, calls = len(passing.received), len(passing.begin)
+    if not calls or calls > (1 + OWNERS.odd) * requests:
         return None
-    asked = int((process.asks[:, 3] & 1 == 0).sum())
-    once = abs(asked - many) <= OWNERS.exchanged * many
-    return owner if once and found >= POOLS.sure * asked else None
+    of, call = _find_possible(activity, passing)
+    if len(of) < (1 - OWNERS.odd) * calls:
+        return None
+    match = _match(of, call, requests, calls)
+    paired = np.flatnonzero(match.call >= 0)
+    # Who can have asked and did not, and what nobody can have asked: more is asked than once.
+    silent = len(np.unique(of)) - len(paired)
+    if silent > OWNERS.odd * requests or calls - len(paired) > OWNERS.odd * calls:
+        return None
+    if np.count_nonzero(match.certain) < PROXIES.certain * calls:
+        return None
+    owner = np.full(calls, NONE, np.int64)
+    sure = np.full(calls, Certainty.DOUBTFUL, np.int64)
+    probability = np.zeros(calls)
+    owner[match.call[paired]] = paired
+    probability[match.call[paired]] = 1 / np.bincount(match.circle)[match.circle[paired]]
+    certain = match.call[match.certain]
+    sure[certain], probability[certain] = Certainty.CERTAIN, 1.0
+    rows, made, agree = _pair_in_order(passing, paired[~match.certain[paired]], match)
+    owner[made] = rows
+    if len(made) >= OWNERS.few and agree.mean() >= PROXIES.in_order:
+        sure[made[agree]] = Certainty.LIKELY
+        probability[made[agree]] = PROBABLE[Certainty.LIKELY]
+    return Paired(owner, sure, probability)
+
+
+def _pair_in_order(passing: Passing, rows: I64, match: _Matching) -> tuple[I64, I64, Bool]:
+    """Pair requests that may exchange their calls in the order in which they were received.
+
+    Returns
+    -------
+    rows, calls : int64
+    agree : bool
+        Whether they are answered in the order in which the answers ended, too.
+    """
+    calls, circle = match.call[rows], match.circle[rows]
+    columns = (passing.received[rows], passing.answered[rows])
+    received, answered = (np.lexsort((times, circle)) for times in columns)
+    columns = (passing.opened[calls], passing.over[calls])
+    begun, over = (np.lexsort((times, circle)) for times in columns)
+    last = np.empty(len(rows), np.int64)
+    last[answered] = calls[over]
+    return rows[received], calls[begun], last[received] == calls[begun]
+
+
+def _find_possible(activity: Activity, passing: Passing) -> tuple[I64, I64]:
+    """Return which requests can have made which calls, by the order of what their thread did."""
+    order = np.argsort(passing.begin, kind="stable")
+    begin = passing.begin[order]
+    first = np.searchsorted(begin, passing.received)
+    many = np.maximum(np.searchsorted(begin, passing.answered) - first, 0)
+    many[passing.tid < 0] = 0
+    if many.sum() > CHAINS.open * len(many):
+        many[many > CHAINS.open] = 0
+    of = np.repeat(np.arange(len(many)), many)
+    place = np.arange(len(of)) - np.repeat(np.cumsum(many) - many, many)
+    call = order[np.repeat(first, many) + place]
+    met = (passing.asker[call] == passing.tid[of]) & (passing.over[call] <= passing.end[of])
+    of, call = of[met], call[met]
+    rows = OperationRows(activity, Act.RECEIVE).last(passing.endpoint[call], passing.answered[of])
+    told = np.where(rows >= 0, activity.time_ns[rows], 0)
+    slept = np.flatnonzero(activity.act == Act.SLEEP)
+    met = told >= passing.begin[call]
+    for tid in np.unique(passing.tid[of]).tolist():
+        times = activity.time_ns[slept[activity.tid[slept] == tid]]
+        mine = np.flatnonzero(passing.tid[of] == tid)
+        since = np.searchsorted(times, told[mine])
+        met[mine] &= since == np.searchsorted(times, passing.answered[of[mine]])
+    return of[met], call[met]
+
+
+def _match(of: I64, call: I64, requests: int, calls: int) -> _Matching:
+    """Return a largest matching, and which of its pairs are in all of them."""
+    from scipy.sparse import csr_array  # noqa: PLC0415 - takes a while to load
+    from scipy.sparse.csgraph import (  # noqa: PLC0415
+        breadth_first_order,
+        connected_components,
+        maximum_bipartite_matching,
+    )
+
+    possible = csr_array((np.ones(len(of), np.int8), (of, call)), (requests, calls))
+    chosen = maximum_bipartite_matching(possible, perm_type="column").astype(np.int64)
+    owner = np.full(calls, NONE, np.int64)
+    owner[chosen[chosen >= 0]] = np.flatnonzero(chosen >= 0)
+    # Who may take whose call; one more node takes from who has none and has what nobody made.
+    idle = np.flatnonzero(chosen < 0)
+    takes = np.concatenate([of, np.full(len(idle), requests)])
+    gives = np.concatenate([np.where(owner[call] >= 0, owner[call], requests), idle])
+    shape = (requests + 1, requests + 1)
+    may = csr_array((np.ones(len(takes), np.int8), (takes, gives)), shape)
+    _, circle = connected_components(may, directed=True, connection="strong")
+    certain = (chosen >= 0) & (np.bincount(circle)[circle[:requests]] == 1)
+    for way in (may, may.T.tocsr()):
+        reached = breadth_first_order(way, requests, return_predecessors=False)
+        certain[reached[reached < requests]] = False
+    return _Matching(chosen, certain, circle[:requests].astype(np.int64))

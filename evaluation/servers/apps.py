@@ -5,12 +5,14 @@ ASGI without sub-requests: ``asgi_plain``. One loop that asks Redis over kept co
 ``python apps.py loop PORT``; environment ``KIND`` is what else it does meanwhile: ``plain``,
 ``sleep``, ``executor``, or ``connect`` (a connection for each request). Three kinds of requests
 that ask PostgreSQL (asyncpg) and Redis (redis.asyncio) over pools: ``asgi_shop`` and
-``python apps.py aiohttp PORT``.
+``python apps.py aiohttp PORT``. Through PgBouncer: ``wsgi_pooled``. One process accepts, others
+serve what it hands over: ``python apps.py handed PORT``.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import random
 import re
@@ -84,6 +86,39 @@ def wsgi_redis(environ: dict[str, Any], start: Callable[..., object]) -> list[by
     _local.redis.sendall(b"INCR c%d\r\n" % (number % 50))
     _local.redis.recv(100)
     log(number, begin, environ.get("REMOTE_PORT", 0), [f"{port}:{asked}:{time.monotonic_ns()}"])
+    start("200 OK", _ANSWER)
+    return [b"ok\n"]
+
+
+def wsgi_pooled(environ: dict[str, Any], start: Callable[..., object]) -> list[bytes]:
+    """Ask PostgreSQL through PgBouncer, alone or in a transaction.
+
+    Each call is logged twice: from this process's port, and from PgBouncer's, as PostgreSQL says.
+    """
+    import psycopg2
+
+    begin = time.monotonic_ns()
+    if not hasattr(_local, "pooler"):
+        _local.pooler = psycopg2.connect(
+            host="127.0.0.1", port=os.environ["POOLER"], user="postgres", dbname="postgres"
+        )
+        _local.pooler.autocommit = True
+        with socket.fromfd(_local.pooler.fileno(), socket.AF_INET, socket.SOCK_STREAM) as copy:
+            _local.port = copy.getsockname()[1]
+    number = _number(environ)
+    compute(5_000)
+    cursor, calls, ports = _local.pooler.cursor(), [], []
+    query = "select inet_client_port(), count(*) from generate_series(1, %s)"
+    for text in ((query,), ("begin", query, "commit"), (query, query))[number % 3]:
+        asked = time.monotonic_ns()
+        cursor.execute(text, (500 + number * 7919 % 3000,) if text == query else ())
+        if text == query:
+            ports.append(cursor.fetchone()[0])
+        calls.append(f"{asked}:{time.monotonic_ns()}")
+    ports *= len(calls) // len(ports)  # a transaction has one connection
+    pairs = zip(ports, calls, strict=True)
+    logged = [f"{of}:{call}" for port, call in pairs for of in (_local.port, port)]
+    log(number, begin, environ.get("REMOTE_PORT", 0), logged)
     start("200 OK", _ANSWER)
     return [b"ok\n"]
 
@@ -348,6 +383,36 @@ def answer_datagrams(port: int) -> None:
             log(int(data), begin, address[1], [])
 
 
+def serve_handed(port: int, processes: int = 2) -> None:
+    """Accept here, and hand each connection over to one of the processes that serve."""
+    ends = []
+    for _ in range(processes):
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        if not os.fork():
+            while True:
+                _, (fd,), _, _ = socket.recv_fds(theirs, 1, 1)
+                threading.Thread(target=_serve_connection, args=(socket.socket(fileno=fd),)).start()
+        ends.append(ours)
+    with socket.create_server(("127.0.0.1", port), backlog=256) as listening:
+        for number in itertools.count():
+            connection, _ = listening.accept()
+            socket.send_fds(ends[number % processes], [b"x"], [connection.fileno()])
+            connection.close()
+
+
+def _serve_connection(connection: socket.socket) -> None:
+    """Answer HTTP over one connection."""
+    peer = connection.getpeername()[1]
+    with connection, connection.makefile("rb") as reading:
+        while head := reading.readline():
+            while reading.readline().strip():
+                pass
+            query = head.split()[1].decode().partition("?")[2]
+            said = {"QUERY_STRING": query, "REMOTE_PORT": peer}
+            body = b"".join(wsgi_redis(said, lambda *_: None))
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n" + body)
+
+
 def main() -> None:
     """Serve what the command line names."""
     what, port = sys.argv[1], int(sys.argv[2])
@@ -359,6 +424,8 @@ def main() -> None:
         asyncio.run(serve_datagrams(port))
     elif what == "datagram":
         answer_datagrams(port)
+    elif what == "handed":
+        serve_handed(port)
     elif what == "cheroot":
         from cheroot import wsgi
 

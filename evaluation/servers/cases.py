@@ -22,9 +22,8 @@ HERE: Final = Path(__file__).resolve().parent
 STREAMS: Final = str(HERE / "streams.js")
 # Several evaluations beside each other have ports of their own.
 _FIRST: Final = int(os.environ.get("SERVERS_PORT", "22001"))
-PORTS: Final = {
-    name: _FIRST + at for at, name in enumerate(("postgres", "redis", "behind", "served"))
-}
+_NAMES: Final = ("postgres", "redis", "behind", "served", "pooler")
+PORTS: Final = {name: _FIRST + at for at, name in enumerate(_NAMES)}
 PACKAGES: Final = (
     *("gunicorn", "psycopg2-binary", "cheroot", "uvicorn", "hypercorn"),
     *("aiohttp", "asyncpg", "redis", "sqlalchemy"),

@@ -251,7 +251,7 @@ def count_datagrams(found: FoundRequests, recorded: Path) -> Counter[str]:
     peers = found.endpoints.peer[table.endpoint].tolist()
     tids = np.array([sender.get(peer, 0) for peer in peers])
     rows = np.flatnonzero(np.isin(tids, [one.port for one in asked]))
-    at = _Rows(rows, tids[rows], table.begin_ns, table.end_ns)
+    at = Rows(rows, tids[rows], table.begin_ns, table.end_ns)
     handled = read_handlers(recorded / "handlers", asked)
     known = threads_of(recorded)
     result: Counter[str] = Counter(truth=len(asked), found=len(rows))
@@ -309,7 +309,7 @@ def count(
     inside = min((a.begin for a in asked), default=0), max((a.end for a in asked), default=0)
     rows = rows[(table.end_ns[rows] > inside[0]) & (table.begin_ns[rows] < inside[1])]
     remote = ends.remote_port[table.endpoint[rows]]
-    at = _Rows(rows, remote, table.begin_ns, table.end_ns)
+    at = Rows(rows, remote, table.begin_ns, table.end_ns)
     result: Counter[str] = Counter(truth=len(asked), found=len(rows))
     number_of: dict[int, int] = {}
     for one in asked:
@@ -385,7 +385,7 @@ def _count_subrequests(
     asked_of = np.isin(ends.remote_port[table.endpoint], asks)
     rows = np.flatnonzero((table.connects == 0) & asked_of)
     local = ends.local_port[table.endpoint[rows]]
-    at = _Rows(rows, local, table.begin_ns, table.end_ns)
+    at = Rows(rows, local, table.begin_ns, table.end_ns)
     for number, one in handled.items():
         for asked in one.asked:
             result["subrequests"] += 1
@@ -407,7 +407,7 @@ def _count_subrequests(
             result[f"{sure} right"] += right
 
 
-class _Rows:
+class Rows:
     """Rows of a table by the port of who asked, to find the one of a moment."""
 
     def __init__(self, rows: object, ports: object, begin: object, end: object) -> None:

@@ -147,12 +147,14 @@ def neighbour(*, busy: bool) -> Iterator[None]:
             one.wait()
 
 
-def make_python(place: Path) -> Path:
-    """Return an interpreter with the servers' packages, made below the directory."""
+def make_python(place: Path, *more: str) -> Path:
+    """Return an interpreter with the servers' packages and more, made below the directory."""
     python = place / "python/bin/python"
     if not python.exists():
         subprocess.run([sys.executable, "-m", "venv", str(place / "python")], check=True)
-        subprocess.run([str(python), "-m", "pip", "install", "--quiet", *PACKAGES], check=True)
+        subprocess.run(
+            [str(python), "-m", "pip", "install", "--quiet", *PACKAGES, *more], check=True
+        )
         if shutil.which("npm"):
             command = ["npm", "install", "--silent", "--prefix", str(place / "node"), "pg"]
             subprocess.run(command, check=True)

@@ -234,6 +234,28 @@ class Pools(Group, name="pools", guards="pools of threads"):
 POOLS: Final = Pools()
 
 
+class Proxies(Group, name="proxies", guards="who passes requests on"):
+    """Whose calls of proxies are."""
+
+    certain = Parameter(
+        0.25,
+        "share",
+        "of calls that one request alone can have made, to take a process for one that passes "
+        "requests on: of nine proxies and poolers with 16 connections 49 % and more are",
+        SERVERS,
+    )
+    in_order = Parameter(
+        0.9,
+        "share",
+        "of the others that have the same order from both ends, to be likely where they have: of "
+        "haproxy 97 % and more, of Envoy, which answers in another order, 45 %",
+        SERVERS,
+    )
+
+
+PROXIES: Final = Proxies()
+
+
 class Tiers(Group, name="tiers", guards="requests of which it is doubtful what they asked"):
     """Whether the others are like them."""
 
