@@ -116,12 +116,12 @@ def _explain(error: Exception) -> int:
 
 
 def _run(arguments: list[str]) -> int:
+    if arguments[:1] == ["help"]:
+        arguments = [*arguments[1:2], "--help"]
     if arguments in (["--help"], ["-h"]):
-        text = help_text(terminal_width())
-        if text is not None:
-            sys.stdout.write(text)
-            return EXIT_OK
-    if arguments == ["--version"]:
+        sys.stdout.write(help_text(terminal_width()))
+        return EXIT_OK
+    if arguments in (["--version"], ["-V"]):
         print(f"critpath {__version__}")
         return EXIT_OK
 

@@ -12,7 +12,15 @@ from typing import Any, Final, NoReturn
 
 from critpath import __version__
 from critpath.commands.declared import Options, SubVerb
-from critpath.commands.overview import CONFIG, DEBUG, DESCRIPTION, EPILOG, SHOW_CONFIG
+from critpath.commands.overview import (
+    CONFIG,
+    DEBUG,
+    DESCRIPTION,
+    HABITS,
+    SHOW_CONFIG,
+    help_text,
+    terminal_width,
+)
 from critpath.commands.settings import SETTINGS, Setting, Settings, WrongValueError
 from critpath.errors import UsageError
 
@@ -104,12 +112,23 @@ class Parser(argparse.ArgumentParser):
         choice = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
         do = f"see {self.prog} --help"
         if choice:
-            known = re.findall(r"[\w-]+", choice[2])
             import difflib  # noqa: PLC0415 - start-up time, and rarely needed
 
+            known = re.findall(r"[\w-]+", choice[2])
             near = difflib.get_close_matches(choice[1], known, n=1)
+            if "record" in known:  # the verbs
+                message = f"there is no command {choice[1]}"
+                near = [HABITS[choice[1]]] if choice[1] in HABITS else near
             do = "".join(f"did you mean {name}? " for name in near) + do
         raise UsageError(message.replace("\n", " "), do)
+
+
+class _AllVerbs(Parser):
+    """What stands before a verb."""
+
+    def format_help(self) -> str:
+        """Return the verbs, by what they are for."""
+        return help_text(terminal_width())
 
 
 class _Screen(argparse.HelpFormatter):
@@ -152,13 +171,9 @@ def build_parser(
     show_config: bool = False,
 ) -> Parser:
     """Build the grammar."""
-    parser = Parser(
-        prog="critpath",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        allow_abbrev=False,
-    )
-    parser.add_argument("--version", action="version", version=f"critpath {__version__}")
+    parser = _AllVerbs(prog="critpath", description=DESCRIPTION, allow_abbrev=False)
+    version = f"critpath {__version__}"
+    parser.add_argument("-V", "--version", action="version", version=version)
     add_global(parser)
     choices = parser.add_subparsers(
         dest="verb", metavar="COMMAND", required=not show_config, parser_class=Parser
