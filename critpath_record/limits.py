@@ -119,7 +119,7 @@ class Limits:
         self._looked = clock()
         self._ending = threading.Event()
         self._thread: threading.Thread | None = None
-        self._look()
+        self.look()
         for group in self._groups.values():
             group.first = dict(group.last)
             group.rows.clear()
@@ -153,7 +153,7 @@ class Limits:
             if time.monotonic() < due:
                 continue
             before = time.thread_time()
-            self._look()
+            self.look()
             took = time.thread_time() - before
             due = time.monotonic() + max(_PAUSE, _SHARE * took)
 
@@ -163,7 +163,8 @@ class Limits:
         limited = [group for group in self._groups.values() if "throttles" in group.last]
         return limited[:_FOLLOWED] if rows < _ROWS else []
 
-    def _look(self) -> None:
+    def look(self, since: int = 0) -> None:
+        """Look at all groups; what rose before a time (ns) is forgotten."""
         begin = self._clock()
         for name, place, counts, limits in _look(self._mounts):
             self._born(name)
@@ -176,6 +177,11 @@ class Limits:
                 group.place = place
             group.update(counts, limits, self._clock(), self._looked)
         self._looked = begin
+        if since:
+            for group in self._groups.values():
+                rows = {of: [row for row in each if row[1] > since]
+                        for of, each in group.rows.items()}  # fmt: skip
+                group.rows = {of: each for of, each in rows.items() if each}
 
     def facts(self) -> list[dict[str, object]]:
         """Return for the manifest which groups reached a limit, when, and who was in them."""
@@ -198,7 +204,7 @@ class Limits:
         out.
         """
         self.stop()
-        self._look()
+        self.look()
         groups = self._groups.items()
         quotas = [
             (time_, _quota_note(name, of, time_))

@@ -187,6 +187,18 @@ class _Given:
         kinds = list_kinds(self.labels)
         return find_intruder(self.tables, kinds, self.sets, self.strangers, self.runs, floor)
 
+    def find_held_up(self) -> dict[str, float]:
+        """Return how many times as long strangers made executions of each kind, by waits."""
+        found = {}
+        for label, *rows in list_kinds(self.labels):
+            whole, own = (
+                [float(t.total[of].mean()) for t, of in zip(tables, rows, strict=True)]
+                for tables in (self.tables, self.own)
+            )
+            more = (whole[1] - own[1]) - (whole[0] - own[0])
+            found[label] = 1 + max(more, 0.0) / max(whole[0], 1.0)
+        return found
+
 
 def add_rivals(judgement: Judgement, given: _Given, *, newcomers: bool) -> Judgement:
     """Add who had the cpu, what new clients did, and what a limit did, where that may matter."""
@@ -236,7 +248,7 @@ def _add_weather(
     is not in question: its work has been compared.
     """
     detection = judgement.detection
-    signs = () if in_turns else _find_own_signs(judgement, given)
+    signs = () if in_turns else _find_own_signs(judgement, given, came)
     if signs:
         return replace(judgement, detection=change(detection, signs=[*signs]))
     mark = judgement.mark_with_strangers
@@ -258,7 +270,9 @@ def _add_weather(
     return replace(judgement, detection=change(detection, weather=weather), outliers=outliers)
 
 
-def _find_own_signs(judgement: Judgement, given: _Given) -> tuple[SignEntry, ...]:
+def _find_own_signs(
+    judgement: Judgement, given: _Given, came: Intruder | None
+) -> tuple[SignEntry, ...]:
     """Return signs of the program in what is left without the time that strangers had the cpu."""
     detection, own = judgement.detection, given.own
     strata = judgement.normal_clusters.labels, judgement.types
@@ -268,8 +282,9 @@ def _find_own_signs(judgement: Judgement, given: _Given) -> tuple[SignEntry, ...
     significant = np.array([s.p_value <= detection.alpha for s in detection.states[:-1]], np.bool_)
     floor = detection.floor_share
     share = floor * given.tables[0].total.mean() / max(own[0].total.mean(), 1.0)
-    signs = find_signs(*own, strata, names, significant, share, given.trips)
-    return signs or find_crowded(own, strata, names, floor)
+    held_up = given.find_held_up() if came is not None and came.slower else None
+    signs = find_signs(*own, strata, names, significant, share, given.trips, held_up)
+    return signs or find_crowded(own, strata, names, floor, held_up)
 
 
 def judge(

@@ -202,6 +202,7 @@ def find_signs(
     significant: Bool,
     floor: float,
     trips: Trips | None = None,
+    held_up: Mapping[str, float] | None = None,
 ) -> tuple[SignEntry, ...]:
     """Return the signs that the program changed, the largest first.
 
@@ -220,6 +221,9 @@ def find_signs(
     trips : Trips, optional
         How often each asked others; by default how often these run on its path, which is once
         more where they were interrupted, and not at all where they had the asker's cpu.
+    held_up : mapping of str to float, optional
+        By kind, how many times as long strangers who came made its executions: whom it queues
+        behind and what it waits for unseen, as a lock with a time-out, had no cpu either.
     """
     groups = [*_groups(normal, sample, strata, names, trips)]
     found: list[_FoundSign] = []
@@ -232,7 +236,7 @@ def find_signs(
         found += _new_states(group, least)
         found += _longer_states(group, significant, least)
     added = {s: group.added for group in groups for s in group.types}
-    found += _kinds(normal, sample, strata, names, floor, added)
+    found += _kinds(normal, sample, strata, names, floor, added, held_up=held_up)
     # The kind that most was added to, whichever the sign is of.
     most = max(groups, key=lambda g: g.share * g.added, default=None)
     best: dict[tuple[str, str], SignEntry] = {}
@@ -473,6 +477,7 @@ def _kinds(
     added: Mapping[int, float],
     *,
     waits: bool = False,
+    held_up: Mapping[str, float] | None = None,
 ) -> Iterator[_FoundSign]:
     """One kind of request slower than the others' pace makes it: difference of differences."""
     classes = _classes(normal.symbols, waits=waits)
@@ -494,7 +499,7 @@ def _kinds(
         # What the others hardly do tells no pace of its own: the highest there is.
         seen = before > MACHINE.new * before.sum()
         pace = np.where(seen, pace, max(1.0, float(pace[seen].max(initial=1.0))))
-        expected = x * pace
+        expected = x * pace * (held_up or {}).get(names[s], 1.0)
         whole = float(x.sum(axis=1).mean())
         queued = float(normal.durations[strata[0] == s][:, queues].sum(axis=1).mean())
         predicted, found = float(expected.sum(axis=1).mean()), float(y.sum(axis=1).mean())
@@ -511,13 +516,14 @@ def find_crowded(
     strata: tuple[I64, I64],
     names: Sequence[str],
     floor: float,
+    held_up: Mapping[str, float] | None = None,
 ) -> tuple[SignEntry, ...]:
     """Return signs of kinds whose own threads have the cpus for longer, where others' have not.
 
     ``own`` is without the time that strangers had them.
     """
     none: dict[int, float] = {}
-    found = _kinds(*own, strata, names, floor, none, waits=True)
+    found = _kinds(*own, strata, names, floor, none, waits=True, held_up=held_up)
     ranked = sorted(found, key=lambda one: -(one.sign.effect or 0.0))
     return tuple({one.sign.name: one.sign for one in reversed(ranked)}.values())[::-1]
 

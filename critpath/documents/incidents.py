@@ -93,6 +93,7 @@ class LookingState(Part, kw_only=True, forbid_unknown_fields=True):
     ] = {}  # by names of threads: file, when the last began, how often all anew
     deployed: list[str] = []  # of these, which were others last
     unlike: str = ""  # since when dumps of what is usual are unlike it (UTC)
+    alarms: list[tuple[int, int]] = []  # the last times of what is not usual (s since 1970)
     told: bool = False  # that there is nothing to hold dumps against was said
     lost: int = 0  # messages that could not be delivered
 

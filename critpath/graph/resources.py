@@ -16,6 +16,7 @@ import numpy as np
 from critpath.model import (
     I64,
     RUNNING,
+    U8,
     Bool,
     CriticalPaths,
     PathSet,
@@ -70,7 +71,12 @@ def explain_waits(
         changes |= dict(_find_quota_parts(segments, limit, members, resources.periods))
     changes |= dict(_find_disk_parts(segments, limits, resources.requests, disks, names))
     changes |= dict(_find_reclaim_parts(segments, limits, resources.reclaims))
-    return replace(paths, paths=_put_parts(segments, changes)) if changes else paths
+    beneath = _find_held_beneath(segments, limits)
+    if beneath is not None:
+        segments = replace(segments, beneath=beneath)
+    elif not changes:
+        return paths
+    return replace(paths, paths=_put_parts(segments, changes) if changes else segments)
 
 
 def members_of(limit: ReachedLimit, workers: Workers) -> I64:
@@ -170,6 +176,25 @@ def _find_quota_parts(
             # It lost its turn, too: whom it then queues behind did not take it from it.
             whole = [(begin, end)]
         yield int(rows[number]), [(a, b, State.WAIT_QUOTA, detail) for a, b in whole]
+
+
+def _find_held_beneath(
+    paths: CriticalPaths, limits: Sequence[tuple[ReachedLimit, I64]]
+) -> U8 | None:
+    """Return what threads did while others waited for their turn, where a quota held them back.
+
+    For most of that time, as far as was counted; None where none did.
+    """
+    behind = np.isin(paths.state, [State.QUEUED, State.SHARED]) & (paths.beneath == State.WAIT_CPU)
+    found = np.zeros(len(behind), np.bool_)
+    for limit, members in limits if behind.any() else ():
+        counted = np.array(sorted(limit.rows.get(_QUOTA, ())), np.int64).reshape(-1, 4)
+        for row in np.flatnonzero(behind & np.isin(paths.tid, members)).tolist():
+            begin, end = int(paths.begin[row]), int(paths.end[row])
+            over = np.minimum(counted[:, 1], end) - np.maximum(counted[:, 0], begin)
+            held = int(np.minimum(over.clip(min=0), counted[:, 3]).sum())
+            found[row] |= held >= WAITING.mostly * (end - begin)
+    return np.where(found, State.WAIT_QUOTA, paths.beneath).astype(np.uint8) if found.any() else None
 
 
 def _join_spans(spans: Iterable[tuple[int, int]], begin: int, end: int) -> list[tuple[int, int]]:

@@ -18,6 +18,7 @@ from critpath.schema.environment import Environment
 from critpath.schema.parameters.shared import INCIDENTS
 
 _ENOUGH: Final = 30  # technical: of a kind and a side; a window is doubled until it has them
+_FEW: Final = 5  # technical: of the time before it turned
 _RARE: Final = 0.05  # technical: of executions; a kind of fewer has no say in that
 _LEAST: Final = 0.001  # technical: chance; one of less would speak for a thousand others
 _DOUBTFUL: Final = CERTAINTIES[Certainty.DOUBTFUL]
@@ -65,7 +66,8 @@ def split_at(paths: PathSet, moment: int, window: int) -> tuple[PathSet, PathSet
     """Return the executions of a dump before something was noticed there, and those of it.
 
     Of it are those that ended in a time before (ns), and after; in a longer one if it takes that
-    to have enough of each kind that is no rare one.
+    to have enough of each kind that is no rare one.  Where they surely became slower within that
+    time, only those from then on: a condition holds at times before all that it looks over is slow.
     """
     end = paths.executions.end
     first = int(end.min()) if len(end) else moment
@@ -78,8 +80,35 @@ def split_at(paths: PathSet, moment: int, window: int) -> tuple[PathSet, PathSet
         if fewest >= _ENOUGH or moment - window <= first:
             break
         window *= 2
+    begin = _find_turn(paths, moment - window, moment)
+    turned = end >= begin
+    if all(np.count_nonzero(turned & of) >= _ENOUGH for of in asked):
+        after = turned
     rows = np.arange(len(end), dtype=np.int64)
     return paths.take(rows[~after]), paths.take(rows[after])
+
+
+def _find_turn(paths: PathSet, first: int, moment: int) -> int:
+    """Return from when on, between two moments, those that ended were slower; the first if none.
+
+    It is where both parts differ most, of what is longer than usual for its kind.
+    """
+    rows = np.flatnonzero(paths.executions.end >= first)
+    rows = rows[np.argsort(paths.executions.end[rows], kind="stable")]
+    ends = paths.executions.end[rows]
+    _, kind = np.unique(np.array(paths.executions.label, dtype=str)[rows], return_inverse=True)
+    logs = np.log(np.maximum(ends - paths.executions.begin[rows], 1))
+    logs -= (np.bincount(kind, logs) / np.maximum(np.bincount(kind), 1))[kind]
+    many = np.arange(1, len(rows))
+    before = np.cumsum(logs)[:-1] / many
+    later = -np.cumsum(logs)[:-1] / (len(rows) - many)  # all add up to nothing
+    spread = float(logs.std()) if len(rows) else 0.0
+    if spread <= 0 or len(rows) < 2 * _FEW:
+        return first
+    sure = (later - before) / (spread * np.sqrt(1 / many + 1 / (len(rows) - many)))
+    sure[many < _FEW] = 0
+    at = int(np.argmax(np.round(sure, 6)))
+    return int(ends[at + 1]) if sure[at] >= INCIDENTS.turn and ends[at + 1] <= moment else first
 
 
 def find_chances(executions: Executions, dump: Dump) -> F64:

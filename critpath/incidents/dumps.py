@@ -97,6 +97,11 @@ class Dump:
         """When it was noticed, in words."""
         return format_time(self.at // NS_PER_S) if self.at else ""
 
+    @property
+    def begin_second(self) -> float:
+        """When what it holds begins (s since 1970); 0 if not known."""
+        return (self.at - self.moment + self.begin) / NS_PER_S if self.at else 0.0
+
     def measure(self) -> int:
         """Return the bytes of its files."""
         total = 0

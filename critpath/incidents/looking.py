@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import math
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -39,6 +40,7 @@ _HOUR, _DAY = 3600, 24 * 3600
 _USUAL: Final = f"-{USUAL}"  # how the names of such dumps end
 _WINDOW: Final = NS_PER_S  # before it was noticed: what ended then is of it
 _ROOM: Final = 16 << 20  # technical: bytes that an incident and what is usual may take
+_ALARMS: Final = 100  # technical: that are kept in mind
 _ENOUGH: Final = 30  # technical: executions of the time before that a dump is held against
 
 
@@ -202,7 +204,13 @@ class Looker:
         second = dump.at // NS_PER_S
         paths = thin(paths, find_chances(paths.executions, dump))
         known = self._find_usual(dump, paths)
-        if known is None or dump.is_healthy:
+        if dump.is_healthy:
+            self._add(dump, paths)
+            return
+        begin, end = dump.begin_second, dump.at / NS_PER_S
+        if any(begin < until and end > since for since, until in self._state.alarms):
+            return  # of what an alarm is about, or next to it
+        if known is None:
             self._add(dump, paths)
             return
         entry = self._describe(known)
@@ -226,9 +234,18 @@ class Looker:
         if document.verdict == "anomaly":
             self._note(dump, document, entry)
 
-    def _find_usual(self, dump: Dump, paths: PathSet) -> Found | None:
+    def _find_usual(self, dump: Dump, paths: PathSet, until: float = math.inf) -> Found | None:
         second, load = dump.at // NS_PER_S, measure_load(paths)
-        return self._usual.find(second, self._state.age, paths.specification, load)
+        return self._usual.find(second, self._state.age, paths.specification, load, until)
+
+    def _note_unusual(self, dump: Dump) -> None:
+        """Leave out of what is usual what may be of an alarm: before it, and after."""
+        if not dump.at:
+            return
+        second, since = dump.at // NS_PER_S, find_onset(dump)
+        self._usual.forget(since, second, self._state.age)
+        alarms = [*self._state.alarms, (int(since), second + round(INCIDENTS.around))]
+        self.keep(alarms=alarms[-_ALARMS:])
 
     def _add(self, dump: Dump, paths: PathSet) -> None:
         self._usual.add(paths, dump.at // NS_PER_S, self._state.age)
@@ -246,7 +263,7 @@ class Looker:
     # What is not
 
     def _look_at_alarm(self, dump: Dump, paths: PathSet) -> None:
-        known = self._find_usual(dump, paths)
+        known = self._find_usual(dump, paths, find_onset(dump) if dump.at else math.inf)
         paths, *usual = focus(dump.trigger.kind, paths, *([known.paths] if known else []))
         sides = split_at(paths, dump.moment, dump.window or _WINDOW)
         before, after = (thin(side, find_chances(side.executions, dump)) for side in sides)
@@ -281,6 +298,8 @@ class Looker:
     ) -> None:
         """Tell an incident, and keep it; or that one goes on."""
         one = describe_incident(dump, document, usual, why)
+        if one.verdict in SLOWER:
+            self._note_unusual(dump)
         going_on = self._find_going_on(one)
         if going_on is not None:
             one = change(
@@ -310,6 +329,13 @@ class Looker:
             if 0 <= apart < _HOUR and same and _may_be_of(other, one):
                 return other
         return None
+
+
+def find_onset(dump: Dump) -> float:
+    """Return from when on (s since 1970) a dump may have what it is an alarm of."""
+    window = dump.window or _WINDOW
+    first = dump.begin_second if dump.is_usual else (dump.at - window) / NS_PER_S
+    return first - INCIDENTS.around
 
 
 def may_be_slower(document: ComparisonDocument, least: float) -> bool:

@@ -10,7 +10,7 @@ import math
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +18,7 @@ from critpath.errors import CritpathError, UsageError
 from critpath.incidents.times import format_time, parse_time
 from critpath.model import PathSet
 from critpath.model.joining import join_sets
+from critpath.model.paths import find_epochs
 from critpath.store import Baseline, make_sessions
 from critpath.units import NS_PER_S
 
@@ -145,6 +146,18 @@ def measure_load(paths: PathSet) -> float:
     return count * NS_PER_S / took if took > 0 else 0.0
 
 
+def find_end(paths: PathSet) -> float:
+    """Return when the last execution ended (s since 1970); 0 if not known."""
+    return max(
+        (
+            float(paths.executions.end[paths.session == source].max(initial=0) + epoch) / NS_PER_S
+            for source, epoch in enumerate(find_epochs(paths))
+            if epoch
+        ),
+        default=0.0,
+    )
+
+
 def choose_alike(loads: Sequence[float], load: float) -> list[int]:
     """Return which recordings have about some load, in their order: the nearest ones."""
 
@@ -174,11 +187,18 @@ class Usual:
         """Return how many deployments there were before the newest file."""
         return max((file.age for file in self._files()), default=0)
 
-    def find(self, second: int, age: int, specification: str, load: float = 0.0) -> Found | None:
+    def find(
+        self,
+        second: int,
+        age: int,
+        specification: str,
+        load: float = 0.0,
+        until: float = math.inf,
+    ) -> Found | None:
         """Return what is usual at some hour, of executions that were found in one way.
 
-        Of its recordings those with about as many requests a second as ``load``; that of before
-        the last deployment if there is no other.
+        Of its recordings that ended before ``until`` (s since 1970) those with about as many
+        requests a second as ``load``; that of before the last deployment if there is no other.
         """
         files = self._files()
         for of in (age, age - 1):
@@ -194,7 +214,7 @@ class Usual:
                 sets += [
                     (each, file.name, session.recorded)
                     for each, session in zip(listed, baseline.sessions, strict=True)
-                    if each.specification == specification
+                    if each.specification == specification and find_end(each) < until
                 ]
             if sets:
                 near = choose_alike([measure_load(each) for each, *_ in sets], load)
@@ -212,6 +232,18 @@ class Usual:
         except CritpathError:
             return None
         return baseline if baseline and baseline.interrupts == self._interrupts else None
+
+    def forget(self, since: float, second: int, age: int) -> None:
+        """Leave out what was recorded since then (s since 1970), and less than a block ago."""
+        for at in {UsualFile.at(second - _BLOCK, age), UsualFile.at(second, age)}:
+            baseline = self._load(at)
+            if baseline is None:
+                continue
+            left = [one for one in baseline.sessions if find_end(one.paths) < since]
+            if not left:
+                (self._place / at.name).unlink()
+            elif len(left) < len(baseline.sessions):
+                replace(baseline, sessions=tuple(left)).save(self._place / at.name)
 
     def add(self, paths: PathSet, second: int, age: int) -> None:
         """Add what was recorded, and remove what there is no room for."""

@@ -39,6 +39,7 @@ from critpath_record.ftrace import tracefs
 from critpath_record.ftrace.events import lttng_name
 from critpath_record.ftrace.raw import LAYERS
 from critpath_record.group_names import GroupNames
+from critpath_record.limits import name_disks
 from critpath_record.manifests import (
     complete_manifests,
     initial_manifest,
@@ -379,7 +380,8 @@ def _finish(building: Path) -> int:
         _leave(raw / LAYERS, prepared["layers"], Path(prepared["leave"]))
     names = GroupNames()  # at idle priority: what it costs is not the recorder's
     names.look()
-    manifest = replace(manifest, groups=names.found)
+    limits = {"limits": prepared["limits"], "disks": name_disks()}
+    manifest = replace(manifest, groups=names.found, machine={**manifest.machine, **limits})
     recorded = finish_killed(building, _silent)
     if recorded is None:
         raise CritpathError("nothing was held", "wait until something was recorded")

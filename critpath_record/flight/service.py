@@ -52,6 +52,7 @@ from critpath_record.ftrace.preflight import CLOCK
 from critpath_record.ftrace.received import FILE as LABELS
 from critpath_record.ftrace.received import NO_SOCKETS
 from critpath_record.functions import HeldFunctions
+from critpath_record.limits import Limits
 from critpath_record.profiles import profile_events, profile_label
 from critpath_record.recorder import Leftover
 from critpath_record.shared import SharedPlace
@@ -210,6 +211,7 @@ class Flight(Windows):
         self._times = 0.0
         self._ends_at: float | None = None  # when it ends, whatever is being made
         self._threads: list[tracefs.ThreadRow] = []
+        self._limits = Limits()  # of control groups, that held threads back
         self._scan_due = 0.0
         self._description: dict[str, Any] = {}
 
@@ -617,6 +619,7 @@ class Flight(Windows):
             if failed is not None:
                 raise failed
             begin, end = writing.begin, writing.end
+            self._limits.look(begin)
             slept = [one for one in self._suspensions if one[1] > begin]
             sampled = {"format": SAMPLED_FORMAT, "requests": self._live.list_sampled(begin)}
             raws.write_json(dump.building / SAMPLED, sampled)
@@ -631,6 +634,7 @@ class Flight(Windows):
                     "journal": self._memory.journal.rows_since(begin),
                     "overhead": self._overhead(dump.trigger),
                     "threads": self._threads,
+                    "limits": self._limits.facts(),
                     "slept": slept[0][2] if slept else self._slept,
                     "said": [_tell_suspension(b - begin, of) for b, _, _, of in slept if b < end],
                     "keep": self.request.dumps,
@@ -674,6 +678,7 @@ class Flight(Windows):
             return
         before = time.thread_time()
         self._threads = tracefs.scan_threads()
+        self._limits.look(time.monotonic_ns() - round(self.request.keep * NS_PER_S))
         took = time.thread_time() - before
         self._scan_due = now + max(_SCAN_EVERY, took / (_SCAN_SHARE * self.request.budget.share))
 

@@ -193,6 +193,20 @@ class Incidents(Group, name="incidents"):
         "of a service's requests that gaps leave in doubt: with more, these are looked at, too",
         SERVERS,
     )
+    turn = Parameter(
+        4.0,
+        "deviations",
+        "by which executions are slower from some moment on, for those before it to be left out of "
+        "what is judged: of some hundred moments one has three by chance",
+        CUSTOM,
+    )
+    around = Parameter(
+        30,
+        "s",
+        "before what a condition looks over, and after an alarm: what was recorded then may be "
+        "of what it is about, and is not held for usual; three blocks of noticing",
+        CUSTOM,
+    )
 
 
 INCIDENTS: Final = Incidents()

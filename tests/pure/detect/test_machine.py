@@ -494,3 +494,24 @@ def test_a_program_that_crowds_itself_is_slower_though_strangers_took_less(taken
     ).detection  # fmt: skip
     assert ("WAIT_CPU@waiter" in {c.name for c in found.slower}) == bool(crowded)
     assert found.flagged == bool(crowded)
+
+
+def test_a_kind_that_a_stranger_who_came_held_up_is_not_slower_by_itself():
+    """It sleeps three times as long for threads that had no cpu; more than that is its own."""
+    rng = np.random.default_rng(8)
+    n = 80
+    strata = np.arange(n) % 2, np.arange(n) % 2
+    symbols = (Symbol(State.RUN), Symbol(State.WAIT_TIMER, "loop"))
+    every, counts = np.zeros(2, np.bool_), np.ones((n, 2), np.int64)
+
+    def draw_table(times: float) -> VectorTable:
+        mine = np.array([2e6, 1e6]) * rng.lognormal(0, 0.2, (n, 2))
+        mine[1::2, 1] *= times
+        return VectorTable(symbols, counts, mine.astype(np.int64))
+
+    normal, names = draw_table(1), ("a", "b")
+    for times, held_up, kinds in ((3, None, ["b"]), (3, {"b": 4.0}, []), (30, {"b": 4.0}, ["b"])):
+        found = find_signs(
+            *(normal, draw_table(times), strata, names, every, 0.05), held_up=held_up
+        )
+        assert [sign.label for sign in found if sign.kind == "kind"] == kinds

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from detailing import texts_of
@@ -123,6 +125,18 @@ def test_before_its_group_was_held_back_others_kept_it_from_the_cpu():
 def test_without_the_timers_of_periods_the_wait_ends_with_what_was_counted():
     paths = path_of((0, 4, State.RUN, WEB), (4, 10, State.WAIT_CPU, WEB), (10, 11, State.RUN, WEB))
     assert explained(paths, held((3, 13, 1, 6)))[1] == (4, 10, "WAIT_QUOTA", QUOTA)
+
+
+def test_a_quota_held_back_whom_others_queue_behind():
+    """What a recorder that looks seldom has counted may be of any time since it looked last."""
+    paths = path_of((0, 4, State.RUN, OTHER), (4, 12, State.QUEUED, WEB), (12, 14, State.RUN, WEB))
+    beneath = np.array([0, State.WAIT_CPU, 0], np.uint8)
+    queued = replace(paths, paths=replace(paths.paths, beneath=beneath))
+    for row, state in (((-90, 20, 9, 40), "WAIT_QUOTA"), ((-90, 20, 9, 3), "WAIT_CPU"),
+                       ((-90, 3, 9, 40), "WAIT_CPU")):  # fmt: skip
+        made = explain_waits(queued, TWO, resources(), [held(row)], {}, ("",))
+        assert State(made.paths.beneath[1]).name == state
+        assert made.paths.beneath[[0, 2]].tolist() == [0, 0]
 
 
 @pytest.mark.parametrize(

@@ -232,6 +232,37 @@ def test_what_may_be_slower_is_not_usual(host: Host) -> None:
     assert [session.recorded[0][11:13] for session in kept.sessions] == ["23", "01"]
 
 
+def test_what_led_up_to_an_alarm_is_not_usual(host: Host) -> None:
+    """Recordings of what is usual that end in an alarm's first seconds, or begin in its last."""
+    host.dump("usual")
+    host.pass_time(60)
+    host.dump("usual", before=57, count=3, asks=4)  # too little of it to show
+    host.pass_time(10)
+    host.dump("latency GET /cart p99 > 1ms over 5s", asks=8)
+    host.pass_time(20)
+    host.dump("usual", before=57, count=3, asks=4)
+    host.looker.look()
+    [(one, _)] = host.told
+    assert (one.verdict, len(one.usual.recorded)) == ("anomaly", 1)
+    # As it is where the usual one is looked at first.
+    host.pass_time(HOUR)
+    host.dump("usual")
+    host.looker.look()
+    host.pass_time(60)
+    host.dump("usual", before=57, count=3, asks=4)
+    host.looker.look()
+    host.pass_time(10)
+    host.dump("latency GET /cart p99 > 1ms over 5s", asks=20)
+    host.looker.look()
+    assert [len(one.usual.recorded) for one, _ in host.told] == [1, 2]
+    host.pass_time(HOUR)
+    host.dump("usual")
+    host.looker.look()
+    [file] = host.kept()
+    kept = Baseline.load(host.place / "usual" / file)
+    assert [session.recorded[0][11:16] for session in kept.sessions] == ["23:59", "01:01", "02:02"]
+
+
 def test_what_somebody_calls_healthy_is_usual_and_what_somebody_asks_for_is_theirs(
     host: Host,
 ) -> None:
@@ -258,6 +289,7 @@ def test_a_full_disk_lets_dumps_wait(host: Host, monkeypatch: pytest.MonkeyPatch
     """Nothing is left half-written, nothing is given up, and it is said once."""
     host.dump("usual")
     host.looker.look()
+    host.pass_time(HOUR)
     name = host.dump("latency p99 > 250ms over 30s", asks=22)
     saved = keeping.save_incident
 
@@ -328,6 +360,28 @@ def test_the_window_is_as_long_as_it_takes() -> None:
     assert after.executions.label.count("b") >= 20
     before, after = split_at(slow.take(np.arange(0)), 5, 10**9)
     assert len(before) == len(after) == 0
+
+
+def test_what_had_not_begun_yet_is_not_judged() -> None:
+    """A condition that looks over ten seconds holds when some of them are slow."""
+    rng = np.random.default_rng(2)
+
+    def draw_all(slow: int) -> PathSet:
+        each = [f"r{t:.0f}" for t in rng.lognormal(12, 0.5, 200) * 1000]
+        each[slow:] = [f"r{t:.0f}" for t in rng.lognormal(13, 0.5, 200 - slow) * 1000]
+        paths = draw(each)
+        labels = tuple("ab"[n % 2] for n in range(200))
+        return replace(paths, executions=replace(paths.executions, label=labels))
+
+    for slow in (100, 120):
+        paths = draw_all(slow)
+        before, after = split_at(paths, int(paths.executions.end[130]), 10**15)
+        assert abs(len(before) - slow) <= 4
+        assert len(after) == 200 - len(before)
+    # Nothing changed, or only after it was noticed: all that the condition looked over.
+    for slow in (200, 160):
+        paths = draw_all(slow)
+        assert len(split_at(paths, int(paths.executions.end[130]), 10**15)[0]) == 0
 
 
 def test_of_whom_an_alarm_is_about() -> None:

@@ -114,9 +114,9 @@ def test_a_group_that_comes_and_goes_is_followed(hierarchy, tmp_path):
     limits = Limits(hierarchy())
     for ms in (300, 200):  # the same name twice
         hierarchy(job=(3, ms))
-        limits._look()
+        limits.look()
         (tmp_path / "cgroup two" / "job" / "cpu.stat").unlink()
-        limits._look()
+        limits.look()
     (note,) = limits.notes(10 * SECOND)
     assert "/job back 6 times, 500 ms in all" in note
 
@@ -125,7 +125,7 @@ def test_it_looks_by_itself_until_it_is_stopped(hierarchy, monkeypatch):
     looked = threading.Event()
     monkeypatch.setattr(module, "_PAUSE", 0.0)
     limits = Limits(hierarchy())
-    monkeypatch.setattr(limits, "_look", looked.set)
+    monkeypatch.setattr(limits, "look", looked.set)
     limits.start()
     assert looked.wait(60)
     limits.stop()
@@ -180,7 +180,7 @@ def test_limits_of_disks_are_named_where_they_are_near(hierarchy, tmp_path):
         now += SECOND
         count("a", (7 << 20) + min(second, 4) * 1_000_000)
         count("b", (7 << 20) + second * 500_000)
-        limits._look()
+        limits.look()
     (note,) = limits.notes(10 * SECOND)
     assert note.startswith(
         "the control group /a was at the limit of its disk 8:0 for 4.00 s "
