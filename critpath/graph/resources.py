@@ -194,7 +194,8 @@ def _find_held_beneath(
             over = np.minimum(counted[:, 1], end) - np.maximum(counted[:, 0], begin)
             held = int(np.minimum(over.clip(min=0), counted[:, 3]).sum())
             found[row] |= held >= WAITING.mostly * (end - begin)
-    return np.where(found, State.WAIT_QUOTA, paths.beneath).astype(np.uint8) if found.any() else None
+    made = np.where(found, State.WAIT_QUOTA, paths.beneath).astype(np.uint8)
+    return made if found.any() else None
 
 
 def _join_spans(spans: Iterable[tuple[int, int]], begin: int, end: int) -> list[tuple[int, int]]:
