@@ -200,7 +200,8 @@ def trusted_program(name: str) -> str | None:
         if not Path(place).is_absolute():
             continue
         path = Path(place, name)
-        found = path.is_file() and os.access(path, os.X_OK)
+        # Not `Path.is_file`, which raises where a directory may not be looked into.
+        found = os.path.isfile(path) and os.access(path, os.X_OK)  # noqa: PTH113
         if found and (os.geteuid() or _is_controlled_by_root(path)):
             return str(path)
     return None

@@ -255,3 +255,13 @@ def test_a_manifest_names_no_module(tmp_path):
         with pytest.raises(CritpathError, match="does not know"):
             finish_recording(out, lambda _: None)
     assert not (tmp_path / "ran").exists()
+
+
+def test_a_directory_that_cannot_be_looked_into_is_passed_by(tmp_path, monkeypatch):
+    """Root may look everywhere: a name that is too long is refused to it, too."""
+    good = tmp_path / "lttng"
+    good.write_text("")
+    good.chmod(0o755)
+    monkeypatch.setattr(os, "geteuid", lambda: 1)
+    monkeypatch.setenv("PATH", f"/{'x' * 300}:{tmp_path}")
+    assert trusted_program("lttng") == str(good)
