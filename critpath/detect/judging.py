@@ -23,6 +23,7 @@ from critpath.detect.intruders import Intruder, find_intruder
 from critpath.detect.machine import (
     Trips,
     beyond_sessions,
+    find_blocked_loops,
     find_crowded,
     find_limit,
     find_queue,
@@ -220,6 +221,7 @@ def add_rivals(judgement: Judgement, given: _Given, *, newcomers: bool) -> Judge
         rival = find_rival(*given.sets)
         limit = find_limit(rival, detection, throttled=is_throttled(*given.sets))
         queue = find_queue(detection) if newcomers else ()
+        queue += find_blocked_loops(*given.sets, detection)
         judgement = replace(
             judgement,
             apart=replace(judgement.apart, rival=rival),

@@ -49,6 +49,10 @@ _HELPERS: Final = ("kworker", "ksoftirqd", "migration", "rcu", "kcompactd", "ksw
 _UNSEEN: Final = frozenset({State.UNKNOWN, State.WAIT_UNEXPLAINED, State.NOT_RECORDED})
 # How often a request meets others is chance, and more frequent where all takes longer.
 _QUEUES: Final = frozenset({State.QUEUED, State.SHARED})
+# Of its own, or for somebody: not for a cpu, nor for a disk that others may keep busy.
+_ASLEEP: Final = (
+    *(State.WAIT_TIMER, State.WAIT_NET, State.WAIT_FUTEX, State.WAIT_TASK, State.WAIT_PIPE),
+)
 _MET: Final = INTERFERENCE | _UNSEEN | _QUEUES
 
 
@@ -731,6 +735,34 @@ def find_queue(detection: Detection) -> tuple[SignEntry, ...]:
     if more < max(detection.floor, MACHINE.explains * (after[1] - before[1])):
         return ()
     return (_make_sign("clients", "", "", before[0], after[0], more),)
+
+
+def find_blocked_loops(
+    normal: PathSet, sample: PathSet, detection: Detection
+) -> tuple[SignEntry, ...]:
+    """Return a sign if requests wait longer for loops that sleep: no machine puts these to sleep.
+
+    Who sleeps in a call, or of its own, wants no cpu.
+    """
+    times = [_sum_blocked(paths) for paths in (normal, sample)]
+    before, after = (float(each.mean()) if len(each) else 0.0 for each in times)
+    added = detection.states[-1].effect
+    least = max(detection.floor, MACHINE.explains * added)
+    if after - before < least or after < MACHINE.other * before or not is_surely_more(*times):
+        return ()
+    return (_make_sign("blocked", "", "", before, after, after - before),)
+
+
+def _sum_blocked(paths: PathSet) -> I64:
+    """Return how long each execution waited for a loop that slept."""
+    sums, first = np.zeros(len(paths), np.int64), 0
+    for chunk in paths.chunks():
+        table = chunk.paths
+        loop = np.array([bool(of.loop) for of in table.details], np.bool_)
+        rows = np.flatnonzero(np.isin(table.beneath, _ASLEEP) & loop[table.detail])
+        np.add.at(sums, table.path[rows] + first, table.duration[rows])
+        first += len(chunk)
+    return sums
 
 
 def _waits_by_rival(paths: PathSet) -> dict[str, float]:

@@ -145,6 +145,18 @@ class CauseFacts(Part):
     ] = ""
     meanwhile_before: Annotated[Maybe, doc("time in that of a normal execution (ns)")] = None
     meanwhile_after: Annotated[Maybe, doc("time in that of one of these executions (ns)")] = None
+    loop: Annotated[
+        str, doc("of such a wait, the service whose loop worked for others; '' where it is none")
+    ] = ""
+    request: Annotated[
+        str, doc("what the requests are called that it worked for, mostly; '' if not known")
+    ] = ""
+    asks: Annotated[
+        str, doc("whom the loop was blocked in a call to, mostly; '' if it was in none")
+    ] = ""
+    under_way: Annotated[
+        Maybe, doc("how many requests it had not answered then, on average; null if not known")
+    ] = None
     through_before: Annotated[
         Maybe, doc("through how many threads of the last of `through` a normal execution waits")
     ] = None

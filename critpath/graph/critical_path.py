@@ -28,7 +28,7 @@ from critpath.model import (
     Workers,
 )
 from critpath.model.clocks import HostClock, describe_clocks
-from critpath.model.details import IDLE, Detail, code_details, name_detail
+from critpath.model.details import IDLE, NO_DETAIL, Detail, code_details, name_detail
 from critpath.model.paths import find_crossings
 from critpath.model.requests import Pieces
 from critpath.model.vectors import name_on_host, number_codes
@@ -501,18 +501,21 @@ def _join_pieces(
     # By whom and about what, as one number; of what is walked, its detail.
     said = paths.detail.astype(np.int64)
     few, strings = len(paths.details), paths.strings
-    said[at[named]] = few + replayed.workers.name[asker[named]] * len(hosts) + (by[named] >> 32)
-    beyond = few + len(strings) * len(hosts)
-    said[at[about >= 0]] = beyond + about[about >= 0]
+    whose = np.where(named, 1 + replayed.workers.name[asker] * len(hosts) + (by >> 32), 0)
+    kinds = 1 + len(strings) * len(hosts)
+    some = named | (about >= 0)
+    said[at[some]] = few + ((about + 1) * kinds + whose)[some]
 
-    def find(state: State, code: int) -> Detail:
+    def find(_: State, code: int) -> Detail:
         if code < few:
             return paths.details[code]
-        if code >= beyond:
-            return name_detail(state, pieces.names[code - beyond])
-        name, host = divmod(code - few, len(hosts))
+        what, who = divmod(code - few, kinds)
+        of = pieces.details[what - 1] if what else NO_DETAIL
+        if not who:
+            return of
+        name, host = divmod(who - 1, len(hosts))
         own = strings[name]
-        return name_detail(state, name_on_host(own, hosts[host]) if len(hosts) > 1 else own)
+        return of._replace(peer=name_on_host(own, hosts[host]) if len(hosts) > 1 else own)
 
     columns["detail"], columns["details"] = code_details(columns["state"], said, find)
     others = np.isin(state[known], [int(State.QUEUED), int(State.SHARED)])

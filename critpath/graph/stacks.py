@@ -41,6 +41,7 @@ def add_stacks(paths: PathSet, stacks: Stacks) -> PathSet:
     A thread that runs has the sample nearest to the middle of the segment, else what it ended
     with: a wake, or a sleep.  A thread of the kernel has that of the thread that waits for it.
     Where threads were sampled at all times, a segment has the stack of most samples within it.
+    A request that waits behind others has that of the thread that works for them.
 
     Parameters
     ----------
@@ -50,8 +51,10 @@ def add_stacks(paths: PathSet, stacks: Stacks) -> PathSet:
     """
     path = paths.paths
     stacks = _keep_threads(stacks, path.tid)
-    asleep = np.isin(path.state, ASLEEP)
-    runs = np.isin(path.state, _RUNS)
+    # Where a request waits behind others, what its thread did for these.
+    doing = np.where(path.beneath > 0, path.beneath, path.state)
+    asleep = np.isin(doing, ASLEEP)
+    runs = np.isin(doing, _RUNS)
     own, woken = np.full(len(path.begin), -1), np.full(len(path.begin), -1)
     slept, woke = stacks.kind == SLEEP, stacks.kind == WAKE
     apart = usual_distance(stacks, path.tid[asleep], path.begin[asleep])

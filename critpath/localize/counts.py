@@ -504,6 +504,10 @@ _TELLING: Final = RUNNING | {
 }
 
 
+# Of a loop that sleeps though requests are there, that does.
+_BLOCKING: Final = frozenset({State.WAIT_FUTEX, State.WAIT_TASK, State.WAIT_PIPE})
+
+
 def add_meanwhile(
     causes: Sequence[Cause], counts: StepCounts, sums: Callable[[State, str], tuple[I64, I64]]
 ) -> tuple[Cause, ...]:
@@ -532,7 +536,8 @@ def add_meanwhile(
         after = sample[mine].mean(axis=0)
         grown = after - before
         most = State(int(grown.argmax()))
-        if most in _TELLING and grown[most] > COUNTS.mostly * np.maximum(grown, 0).sum():
+        telling = most in _TELLING or (most in _BLOCKING and bool(facts.loop) and not facts.asks)
+        if telling and grown[most] > COUNTS.mostly * np.maximum(grown, 0).sum():
             facts = change(
                 facts,
                 meanwhile=most.name,

@@ -149,14 +149,15 @@ def most_detail(findings: Sequence[Finding]) -> Detail:
     """Return the detail to name; of many that had the cpu, the one with most time."""
     pairs = [(f.qualifier, abs(f.contribution)) for f in findings]
     ways = [pairs]
-    if _has_rivals(findings[0]):
+    if any(d.loop or d.request for d, _ in pairs):
+        # How many were under way, and who sent them, differs from wait to wait.
+        each = [(d._replace(under_way=0), weight) for d, weight in _weigh_details(findings)]
+        nobodys = [(d._replace(peer=""), weight) for d, weight in each]
+        ways = [each, nobodys, [(d._replace(request=""), weight) for d, weight in nobodys]]
+    elif _has_rivals(findings[0]):
         # Threads of one name, such as a compiler's, are one culprit with many ids, and so
         # are those of one family, such as workers that have the cpu in turn.
-        pairs = [
-            (detail, abs(f.contribution) * share)
-            for f in findings
-            for detail, share in f.details or ((f.qualifier, 1.0),)
-        ]
+        pairs = _weigh_details(findings)
         ways = [pairs]
         names = [(detail._replace(peer_tid=-1), weight) for detail, weight in pairs]
         families = [(d._replace(peer=name_family(d.peer)), weight) for d, weight in names]
@@ -169,6 +170,22 @@ def most_detail(findings: Sequence[Finding]) -> Detail:
                 return heaviest
     heaviest = _heaviest(ways[min(1, len(ways) - 1)])
     return heaviest if heaviest == NO_DETAIL else heaviest._replace(others=True)
+
+
+def _weigh_details(findings: Sequence[Finding]) -> list[tuple[Detail, float]]:
+    """Return every detail of findings, with how much of their contributions it has."""
+    return [
+        (detail, abs(f.contribution) * share)
+        for f in findings
+        for detail, share in f.details or ((f.qualifier, 1.0),)
+    ]
+
+
+def _count_under_way(findings: Sequence[Finding]) -> float | None:
+    """Return how many requests were under way on average while these waited for their loop."""
+    each = [(d.under_way, weight) for d, weight in _weigh_details(findings) if d.under_way]
+    whole = math.fsum(weight for _, weight in each)
+    return math.fsum(many * weight for many, weight in each) / whole if whole else None
 
 
 def _holds(detail: Detail, pairs: Sequence[tuple[Detail, float]], share: float) -> bool:
@@ -190,9 +207,10 @@ def _heaviest(pairs: Sequence[tuple[Detail, float]]) -> Detail:
 
 _PLACES = 8  # technical: in the code, that are listed
 # What of a detail is a fact of its own name: for others it is looked at what findings agree on.
-_JUDGED: Final = frozenset({"peer", "device", "call", "caller", "kin", "place"})
+_JUDGED: Final = frozenset({"peer", "device", "call", "caller", "kin", "place", "under_way"})
 _AS_IT_IS: Final = {*Detail._fields} & {*CauseFacts.__struct_fields__} - _JUDGED
 # What is waited for that is no device has its place: deferred work, or the call.
+_BEHIND: Final = frozenset({State.QUEUED, State.SHARED})
 _NAMED = frozenset({State.WAIT_DISK, State.WAIT_NET, State.SOFTIRQ, State.WAIT_SOFTIRQ})
 
 
@@ -304,6 +322,7 @@ def state_facts(
         kin=kin,
         place=place,
         cause_id=kind.id,
+        under_way=_count_under_way(alike) if state in _BEHIND else None,
         **{name: getattr(detail, name) for name in _AS_IT_IS},
     )
 

@@ -102,6 +102,15 @@ class Detail(NamedTuple):
     place : str
         In which container, pod or service the peer is, or else the thread itself, if that is
         another than the execution's: ``pod shop/db-*``.
+    loop : str
+        The service whose loop worked for others, or was shared: ``node:3000``.
+    request : str
+        What most of those that it worked for are called: ``GET /login``.
+    asks : str
+        Whom the loop waited for meanwhile, asleep though requests were there: it was blocked in a
+        call.
+    under_way : int
+        How many requests the loop had not answered then, this one with them.
     others : bool
         Of several segments: it holds no more than half, the rest is of others.
     """
@@ -119,6 +128,10 @@ class Detail(NamedTuple):
     why: str = ""
     kin: str = ""
     place: str = ""
+    loop: str = ""
+    request: str = ""
+    asks: str = ""
+    under_way: int = 0
     others: bool = False
 
     def with_texts(self, change: Callable[[str], str]) -> Detail:
@@ -143,7 +156,8 @@ class Detail(NamedTuple):
 
 
 NO_DETAIL: Final = Detail()
-DETAIL_TEXTS: Final = tuple(f for f in Detail._fields if f not in {"peer_tid", "others"})
+DETAIL_NUMBERS: Final = ("peer_tid", "under_way")
+DETAIL_TEXTS: Final = tuple(f for f in Detail._fields if f not in {*DETAIL_NUMBERS, "others"})
 
 
 def code_details(
@@ -189,6 +203,8 @@ def word_detail(of: Detail) -> str:
     """Return a detail as people read it."""
     if of.others:
         return OTHERS + word_detail(of._replace(others=False))
+    if of.loop:
+        return _word_loop(of)
     if of.device and of.limit:
         return f"{of.device}{_LIMIT}{of.limit}{_OF_GROUP}{of.control_group}"
     if of.device and of.peer:
@@ -203,7 +219,18 @@ def word_detail(of: Detail) -> str:
     if of.peer_tid >= 0:
         return f"{of.peer} ({of.peer_tid})"
     name = of.peer or of.device or of.interrupt or of.call or of.function or of.why
-    return name or PACKETS.get(of.packet, "")
+    return name or of.request or PACKETS.get(of.packet, "")
+
+
+def _word_loop(of: Detail) -> str:
+    """Return what a loop did: ``node:3000, for GET /login, 8 requests under way``."""
+    said = [
+        of.loop,
+        *([f"blocked in a call to {of.asks}"] if of.asks else []),
+        *([f"for {of.request}"] if of.request else []),
+        *([f"{of.under_way} requests under way"] if of.under_way > 1 else []),
+    ]
+    return ", ".join(said)
 
 
 # Texts of files that have no fields.
@@ -275,4 +302,4 @@ def disk_limit(name: str, group: str, rate: str, limit: int) -> Detail:
 def family_of(of: Detail) -> Detail:
     """Return a detail with the numbers of names taken out: ``virtio#-req.#``."""
     family = of.with_texts(lambda text: re.sub(r"\d+", "#", text))
-    return family._replace(peer_tid=min(of.peer_tid, 0), limit="")
+    return family._replace(peer_tid=min(of.peer_tid, 0), limit="", request="", under_way=0)

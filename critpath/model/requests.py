@@ -18,6 +18,7 @@ from critpath.schema.environment import RequestCounts
 
 if TYPE_CHECKING:
     from critpath.model.clocks import HostClock
+    from critpath.model.details import Detail
     from critpath.schema.notes import Remark
 
 ASKS: Final = " → "  # between a service and those that it asks
@@ -85,6 +86,7 @@ class Rule(IntEnum):
     ASSIGNED = 9  # a loop's, or a helper's, that no other rule decides
     TASK = 10  # the runtime said which task ran
     TRACED = 11  # of one trace, as both messages say
+    BLOCKED = 12  # it blocked its loop, which went on for that request
 
 
 @dataclass(frozen=True)
@@ -455,8 +457,9 @@ class Pieces:
         Where it waits behind other requests, the thread of this host that asked for most of
         that; -1 where that is not known.
     about : int64 [pieces]
-        Of what is on its way between hosts, where to or from: codes into ``names``, else -1.
-    names : tuple of str
+        Of what is on its way between hosts, where to or from; what was waited for, or what its
+        thread did for others: codes into ``details``, else -1.
+    details : tuple of Detail
     confidence : float64 [pieces]
         How probable it is that what was done then was for the request; omitted, 1.
     asker : int64 [pieces]
@@ -471,7 +474,7 @@ class Pieces:
     state: U8
     by: I64
     about: I64
-    names: tuple[str, ...] = ()
+    details: tuple[Detail, ...] = ()
     confidence: F64 = field(default_factory=lambda: np.zeros(0))
     asker: I64 = field(default_factory=lambda: np.zeros(0, np.int64))
 

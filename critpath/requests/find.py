@@ -34,6 +34,7 @@ from critpath.model.requests import (
     Subrequests,
 )
 from critpath.read import SOURCE_PORT
+from critpath.requests.blocking import Blocked
 from critpath.requests.connections import find_pool_waits
 from critpath.requests.endpoints import UNIX
 from critpath.requests.left_out import count_left_out
@@ -146,6 +147,7 @@ def find_requests(
         hosts=events.hosts,
         calls=calls,
         waits=waits,
+        blocked=found.blocked,
     )
     if unknown:
         said = PathsDoubtful(unknown, len(kept))
@@ -270,6 +272,7 @@ class FoundRequests(FoundTurns):
     slices: Slices
     attribution: U8
     left_out: Mapping[str, Mapping[str, int]]
+    blocked: Blocked
 
 
 def _find_turns(
@@ -337,6 +340,7 @@ def _find_turns(
         unattributed=made.unattributed,
         slices=made.slices,
         attribution=judge_attribution(len(made.requests), made.subrequests),
+        blocked=made.blocked,
         left_out={}
         if found.parts is None
         else count_left_out(

@@ -24,6 +24,13 @@ from critpath.model.requests import (
     Subrequests,
 )
 from critpath.requests.assign import assign
+from critpath.requests.blocking import (
+    Blocked,
+    cut_blocked,
+    find_blocked,
+    own_stretches,
+    settle_blocked,
+)
 from critpath.requests.crossings import find_previous
 from critpath.requests.endpoints import NAMELESS
 from critpath.requests.exact import settle_traced
@@ -57,6 +64,8 @@ class Attributed:
         How often an answer showed that two requests of a loop had been confused.
     beside : bool [requests]
         Which may have been taken for others, of which a gap hides what they had asked.
+    blocked : Blocked
+        When loops slept though requests were there.
     """
 
     requests: RequestTable
@@ -65,6 +74,7 @@ class Attributed:
     unattributed: I64
     exchanged: int
     beside: Bool
+    blocked: Blocked
 
 
 def attribute(
@@ -113,8 +123,12 @@ def attribute(
     owned = dataclasses.replace(owned, subrequests=joined)
     assigned = assign(method, acts, workers, endpoints, asked, owned, ways or {}, clear)
     subrequests = assigned if parts is None else assigned.take(~parts.ends_in_gap(assigned))
+    blocked = find_blocked(activity, endpoints, requests, subrequests, parts)
+    subrequests = settle_blocked(subrequests, blocked)
+    slices = cut_blocked(activity, endpoints, requests, subrequests, owned.slices, blocked)
+    slices = own_stretches(endpoints, requests, subrequests, slices)
     sent = find_sent(activity, endpoints, requests, subrequests)
-    requests = complete_requests(endpoints, requests, subrequests, owned.slices, sent)
+    requests = complete_requests(endpoints, requests, subrequests, slices, sent)
     # Processes that serve nobody ask for themselves.
     nobodys = np.flatnonzero((subrequests.request < 0) & (subrequests.connects == 0))
     answerers = thread_keys(endpoints.host[requests.endpoint], requests.tid)
@@ -124,7 +138,7 @@ def attribute(
     beside = np.zeros(len(requests), np.bool_)
     if hidden is not None:
         beside = hidden.find_beside(requests, subrequests)
-    return Attributed(requests, subrequests, owned.slices, unattributed, owned.exchanged, beside)
+    return Attributed(requests, subrequests, slices, unattributed, owned.exchanged, beside, blocked)
 
 
 def _find_parted_owners(parts: Parts, workers: Workers, requests: RequestTable) -> Owned:

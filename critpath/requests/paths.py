@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from critpath.model import F64, I64, State
+from critpath.model.details import Detail
 from critpath.model.requests import (
     NONE,
     Act,
@@ -27,8 +28,10 @@ from critpath.model.requests import (
     Subrequests,
 )
 from critpath.requests._pieces import Composer
+from critpath.requests.blocking import Blocked
 from critpath.requests.connections import PoolWaits
 from critpath.requests.crossings import find_first_departures, find_transits
+from critpath.requests.held import name_held, overlap_slices
 from critpath.requests.owners import find_loops, thread_keys
 
 _LEAST: Final = 1e-9  # technical: of a probability
@@ -48,6 +51,7 @@ def compose_paths(
     hosts: Sequence[str] = (),
     calls: tuple[I64, I64] | None = None,
     waits: PoolWaits | None = None,
+    blocked: Blocked | None = None,
 ) -> tuple[Pieces, int]:
     """Cut requests into pieces, each of which one thread or state accounts for.
 
@@ -68,6 +72,8 @@ def compose_paths(
         path begins and ends there (`find_calls`).
     waits : PoolWaits or None
         When requests waited for a connection (`find_pool_waits`).
+    blocked : Blocked or None
+        When loops slept though requests were there; with it, what loops did is named.
 
     Returns
     -------
@@ -91,9 +97,15 @@ def compose_paths(
     start, table, pool = _lay_waits(start, table, waits)
     askers = _find_askers(endpoints, subrequests, len(requests))
     about, names = _name_transits(table[:, 4], subrequests, mine, endpoints, hosts)
+    details = tuple(Detail(device=name) for name in names)
     if waits is not None:
-        about = np.where(pool >= 0, len(names) + pool, about)
-        names = (*names, *waits.names)
+        about = np.where(pool >= 0, len(details) + pool, about)
+        details += tuple(Detail(device=name) for name in waits.names)
+    if blocked is not None:
+        tables = endpoints, requests, subrequests, slices, blocked
+        held, more = name_held(table, keys, *tables)
+        about = np.where(held >= 0, len(details) + held, about)
+        details += more
     of_row = np.repeat(rows, np.diff(start))
     return Pieces(
         start=start,
@@ -104,7 +116,7 @@ def compose_paths(
         state=table[:, 3].astype(np.uint8),
         by=_find_most_asking(table, of_row, keys, askers, slices),
         about=about,
-        names=names,
+        details=details,
         confidence=_multiply_links(table, of_row, requests, subrequests, mine),
         asker=askers[table[:, 5]],
     ), left
@@ -291,17 +303,8 @@ def _find_most_asking(pieces: I64, row: I64, keys: I64, asker: I64, slices: Slic
     found = np.full(len(pieces), NONE, np.int64)
     askers, number = np.unique(asker, return_inverse=True)
     number = number.reshape(-1)
-    worker = thread_keys(slices.host, slices.tid)
     waits = np.flatnonzero(pieces[:, 3] == State.QUEUED)
-    for thread in np.unique(pieces[waits, 0]).tolist():
-        mine = waits[pieces[waits, 0] == thread]
-        of = np.flatnonzero(worker == keys[thread])  # in order, and none overlaps another
-        first = np.searchsorted(slices.end_ns[of], pieces[mine, 1], side="right")
-        many = np.searchsorted(slices.begin_ns[of], pieces[mine, 2]) - first
-        which = np.repeat(np.arange(len(mine)), many)
-        at = of[np.arange(len(which)) - np.repeat(np.cumsum(many) - many - first, many)]
-        low = np.maximum(slices.begin_ns[at], pieces[mine[which], 1])
-        spent = np.minimum(slices.end_ns[at], pieces[mine[which], 2]) - low
+    for _, mine, which, at, spent in overlap_slices(pieces, keys, waits, slices):
         other = slices.request[at] != row[mine[which]]
         by = number[slices.request[at[other]]]
         pairs, place = np.unique(which[other] * len(askers) + by, return_inverse=True)

@@ -131,6 +131,10 @@ _STOPPED = "They are stopped"
 _UNTOLD = "The recording does not tell for what"
 
 _RIVAL = ("peer", "kin", "place", "elsewhere_idle", "cpu", "host")
+_LOOP = (
+    *("loop", "request", "asks", "under_way"),
+    *("meanwhile", "meanwhile_before", "meanwhile_after"),
+)
 _LIMIT = ("control_group", "limit")
 _USAGE = ("kernel_before", "kernel_after", "faults_before", "faults_after")
 
@@ -182,8 +186,7 @@ CATALOGUE: Final = (
     ),
     CauseKind(
         id="queue", states=(State.QUEUED,), doing="queued",
-        needs=("peer", "meanwhile", "meanwhile_before", "meanwhile_after"), most=True,
-        next=_OTHERS,
+        needs=("peer", *_LOOP), most=True, next=_OTHERS,
     ),
     CauseKind(
         id="connection", states=(State.WAIT_POOL,), doing="queued", sure="inferred",
@@ -191,7 +194,7 @@ CATALOGUE: Final = (
     ),
     CauseKind(
         id="shared-loop", states=(State.SHARED,), doing="shared",
-        needs=("meanwhile", "meanwhile_before", "meanwhile_after"), next=_OTHERS,
+        needs=_LOOP, next=_OTHERS,
     ),
     CauseKind(
         id="disk", states=(State.WAIT_DISK,), doing="disk", profile="io",

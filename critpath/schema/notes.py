@@ -116,7 +116,7 @@ class ShareDiffered(Fact, frozen=True, tag="share"):
 
 
 # What a slow machine does not make.
-SignKind = Literal["count", "new", "share", "kind", "quota", "clients"]
+SignKind = Literal["count", "new", "share", "kind", "quota", "clients", "blocked"]
 
 
 _BRIDGED: Final = "bridged_"  # as recorders call what is a port of a bridge

@@ -23,7 +23,14 @@ from critpath.model import (
     RequestFacts,
     State,
 )
-from critpath.model.details import DETAIL_TEXTS, NO_DETAIL, Detail, read_detail, word_detail
+from critpath.model.details import (
+    DETAIL_NUMBERS,
+    DETAIL_TEXTS,
+    NO_DETAIL,
+    Detail,
+    read_detail,
+    word_detail,
+)
 from critpath.model.paths import find_crossings
 from critpath.model.requests import FACT_NUMBERS, FACT_TEXTS
 from critpath.model.stacks import read_stack, word_stack
@@ -415,10 +422,13 @@ def _detail(value: object, place: str, state: State) -> Detail:
     """Return what qualifies a state: an object of what applies; in the first format, a text."""
     if type(value) is not dict:
         return read_detail(state, _text(value, place))
-    if not value.keys() <= {*DETAIL_TEXTS, "peer_tid"}:
+    if not value.keys() <= {*DETAIL_TEXTS, *DETAIL_NUMBERS}:
         _wrong(place, "a state and its detail")
     known: dict[str, Any] = {n: _text(v, place) for n, v in value.items() if n in DETAIL_TEXTS}
-    return Detail(peer_tid=_whole(value.get("peer_tid", -1), place, -1, _END), **known)
+    counts = {name: getattr(NO_DETAIL, name) for name in DETAIL_NUMBERS}
+    for name, least in counts.items():
+        counts[name] = _whole(value.get(name, least), place, least, _END)
+    return Detail(**known, **counts)
 
 
 def _path(value: object, place: str, kinds: int, threads: int) -> list[int]:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from critpath.model import Executions, Loss
-from critpath.model.details import DETAIL_TEXTS
+from critpath.model.details import DETAIL_NUMBERS, DETAIL_TEXTS
 from critpath.model.requests import FACT_NUMBERS, FACT_TEXTS
 from critpath.model.table import TEXTS
 from critpath.schema.notes import LEVELS, Note, Remark, Saved
@@ -42,8 +42,12 @@ REQUEST: Final = {
     **dict.fromkeys(FACT_NUMBERS, "int64"),
 }
 _WHAT: Final = {"begin": "int64", "end": "int64", "state": "string"}
-DETAIL: Final = {**dict.fromkeys(DETAIL_TEXTS, "string"), "peer_tid": "int64"}
-MORE_OF_DETAIL: Final = ("kin", "place")  # in the order in which files came to have them
+DETAIL: Final = {
+    **dict.fromkeys(DETAIL_TEXTS, "string"),
+    **dict.fromkeys(DETAIL_NUMBERS, "int64"),
+}
+# In the order in which files came to have them.
+MORE_OF_DETAIL: Final = ("kin", "place", "loop", "request", "asks", "under_way")
 _WHOSE: Final = {
     "comm": "string",
     "tid": "int64",
@@ -67,7 +71,6 @@ SEGMENTS: Final = "segments"
 DETAILS: Final = "details"  # of an execution, each once: `detail` of a segment is a place there
 # Segments' texts: few words, often repeated.
 WORDS: Final = ("state", "detail", "comm", *REQUEST_SEGMENT, *STACK_SEGMENT)
-DETAIL_WORDS: Final = tuple(f"{DETAILS}.list.element.{name}" for name in DETAIL_TEXTS)
 # What is worth a dictionary: times and ids hardly come twice.
 REPEATED: Final = (
     *("tid", "host", "comm", "label", "session", *REQUEST),

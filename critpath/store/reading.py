@@ -25,7 +25,7 @@ from critpath.model import (
     StoredPaths,
     join_paths,
 )
-from critpath.model.details import DETAIL_TEXTS, NO_DETAIL, Detail, read_details
+from critpath.model.details import DETAIL_NUMBERS, DETAIL_TEXTS, NO_DETAIL, Detail, read_details
 from critpath.model.requests import FACT_NUMBERS, FACT_TEXTS
 from critpath.model.stacks import read_stack
 from critpath.model.vectors import number_rows
@@ -33,7 +33,6 @@ from critpath.schema.environment import read_environment
 from critpath.schema.kinds import STATES
 from critpath.store.columns import (
     ABOUT,
-    DETAIL_WORDS,
     DETAILS,
     EXECUTION,
     FIRST,
@@ -173,7 +172,8 @@ class _PathsFile:
             if not any(found.equals(expected) for expected in allowed):
                 raise self.wrong("other columns than format " + FORMAT + " has")
             self.words = [f"{SEGMENTS}.list.element.{name}" for name in texts]
-            self.words += () if first else DETAIL_WORDS[: len(DETAIL_WORDS) - lacking]
+            given = () if first else filter(partial(_has_field, details), DETAIL_TEXTS)
+            self.words += [f"{DETAILS}.list.element.{name}" for name in given]
             self.lists = [SEGMENTS] if first else [DETAILS, SEGMENTS]
             for name, valid in ABOUT.items():
                 if name not in about or not valid(about[name]):
@@ -425,14 +425,21 @@ def _paths(table: pa.Table, strings: tuple[str, ...], wrong: Wrong) -> CriticalP
         detail, details = read_details(state, codes("detail", strings), strings)
     else:
         bounds, entries = flatten(DETAILS)
-        tids = numbers(entries.field("peer_tid"))
+        counts = {
+            name: numbers(entries.field(name))
+            for name in DETAIL_NUMBERS
+            if _has_field(entries.type, name)
+        }
         given = [name for name in DETAIL_TEXTS if _has_field(entries.type, name)]
         columns = {name: codes(name, strings, entries) for name in given}
-        first, found = number_rows((*columns.values(), tids), len(tids))
+        first, found = number_rows((*columns.values(), *counts.values()), len(entries))
         known = {NO_DETAIL: 0}
         each = [
-            Detail(peer_tid=tid, **{n: strings[code[row]] for n, code in columns.items()})
-            for row, tid in zip(first.tolist(), tids[first].tolist(), strict=True)
+            Detail(
+                **{n: strings[code[row]] for n, code in columns.items()},
+                **{n: int(count[row]) for n, count in counts.items()},
+            )
+            for row in first.tolist()
         ]
         of_kind = np.array([known.setdefault(one, len(known)) for one in each], np.int32)
         place = numbers(segments.field("detail"))

@@ -26,7 +26,7 @@ from critpath.model import (
     join_facts,
     join_paths,
 )
-from critpath.model.details import DETAIL_TEXTS
+from critpath.model.details import DETAIL_NUMBERS, DETAIL_TEXTS
 from critpath.model.requests import FACT_NUMBERS, FACT_TEXTS
 from critpath.model.stacks import word_stack
 from critpath.model.vectors import number_codes
@@ -348,12 +348,13 @@ def _segments(
     elements = schema.field(SEGMENTS).type.value_type
     stacks = (*paths.stacks, ())  # the last is -1: none
     bounds, entries, places = _place_details(paths, start)
-    tids = np.array([each.peer_tid for each in paths.details], np.int64)
     details = [
         words(entries, tuple(getattr(each, name) for each in paths.details))
         for name in DETAIL_TEXTS
     ]
-    details.append(of_numbers(tids[entries], pa.int64()))
+    for name in DETAIL_NUMBERS:
+        counts = np.array([getattr(each, name) for each in paths.details], np.int64)
+        details.append(of_numbers(counts[entries], pa.int64()))
 
     def column(f: pa.Field) -> pa.Array:
         codes = places if f.name == "detail" else getattr(paths, f.name)[within]

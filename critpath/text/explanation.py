@@ -18,6 +18,7 @@ from critpath.model.details import NO_DETAIL, SOFTIRQS, Detail, Kin
 from critpath.model.stacks import is_helper
 from critpath.model.vectors import name_family, show_family
 from critpath.schema.causes import KERNEL_TIMERS, CauseKind, evidence_of
+from critpath.schema.kinds import WAITS
 from critpath.schema.parameters.text import WORDS
 from critpath.text.page import noun_of
 from critpath.text.phrases import (
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
         RivalShare,
     )
 
+_ASLEEP: Final = WAITS - {State.WAIT_CPU, State.WAIT_QUOTA}
 _MOST_IDS: Final = 4  # technical
 _MOST_RIVALS: Final = 2  # technical
 _DISK_NAME: Final = re.compile(r"[a-z]+\d*(?:[a-z]+\d+)*")
@@ -123,17 +125,16 @@ SAID: Final[dict[str, _Said]] = {
         "{free} memory for {time}, as too little was left{memory_limit}{tail}", "{free} memory"
     ),
     "queue": _Said(
-        "{wait} {time} behind other requests{mostly_from}{meanwhile}{tail}",
+        "{wait} {time} {behind}{held}{mostly_from}{meanwhile}{tail}",
         "{wait} behind other requests",
-        "{wait} {time} behind other requests of {name}{mostly_from}{meanwhile_or_besides}{tail}",
+        "{wait} {time} {behind}{held}{mostly_from}{meanwhile_or_besides}{tail}",
         no_longer_theirs="{wait} behind other requests of {name}",
     ),
     "connection": _waits("{connection}", "{wait} for a connection", "waiting for {connection}"),
     "shared-loop": _Said(
-        "{spend} {time} on a loop shared with other requests{meanwhile}{tail}",
+        "{spend} {time} {on_a_loop}{held}{meanwhile}{tail}",
         "{share} a loop with other requests",
-        "{spend} {time} on the loop of {name}, shared with other requests"
-        "{meanwhile_or_besides}{tail}",
+        "{spend} {time} {on_a_loop}{held}{meanwhile_or_besides}{tail}",
     ),
     "disk": _waits("{disk}{kept_busy}", "{wait} for the disk"),
     "network": _waits("{network}", "{wait} for the network", "waiting for {network}"),
@@ -265,6 +266,7 @@ def _choose_template(told: _Telling) -> str:
 def _in_the_code(facts: CauseFacts, *, several: bool) -> str:
     """Say where in the code that is; "" without stacks."""
     said = []
+    behind = who_had_code(facts)
     if facts.locations:
         first, *others = [(place.location, place.share) for place in facts.locations]
         where = location(first[0])
@@ -274,7 +276,8 @@ def _in_the_code(facts: CauseFacts, *, several: bool) -> str:
             )
         run = "in or up to " if State[facts.state] in RUNNING else ""
         who = quoted(peer_name(facts)) if facts.role else "they" if several else "it"
-        were = "were" if several and not facts.role else "was"
+        were = "were" if several and not facts.role and not behind else "was"
+        who = behind or who
         if is_helper(facts.comm):
             said.append(f"{who} worked for {where}")
         else:
@@ -285,6 +288,13 @@ def _in_the_code(facts: CauseFacts, *, several: bool) -> str:
     if facts.waker_location:
         said.append(f"the wait was ended in {location(facts.waker_location)}")
     return "; in the code: " + ", ".join(said) if said else ""
+
+
+def who_had_code(facts: CauseFacts) -> str:
+    """Return what had the code of who waits behind others: not the one that waits."""
+    if State[facts.state] not in {State.QUEUED, State.SHARED}:
+        return ""
+    return "the loop" if facts.loop else "the thread"
 
 
 def describe_share(share: float | None) -> str:
@@ -837,7 +847,52 @@ def _say_besides(told: _Telling) -> str:
 @_slot
 def _say_mostly_from(told: _Telling) -> str:
     """Name who sent most of what was served meanwhile."""
-    return "" if told.facts.peer in {"", told.facts.comm} else f", mostly from {told['rival']}"
+    known = told.facts.request
+    return (
+        ""
+        if known or told.facts.peer in {"", told.facts.comm}
+        else f", mostly from {told['rival']}"
+    )
+
+
+@_slot
+def _say_behind(told: _Telling) -> str:
+    """Say for what they wait: a loop, or a thread that worked for others first."""
+    if told.facts.loop:
+        return f"for the loop of {quoted(told.facts.loop)}"
+    return "behind other requests" + (f" of {told['name']}" if told.facts.role else "")
+
+
+@_slot
+def _say_on_a_loop(told: _Telling) -> str:
+    """Say which loop they share."""
+    of = quoted(told.facts.loop) if told.facts.loop else told["name"] if told.facts.role else ""
+    shared = "shared with other requests"
+    return f"on the loop of {of}, {shared}" if of else f"on a loop {shared}"
+
+
+@_slot
+def _say_held(told: _Telling) -> str:
+    """Say what held a loop: ``, which worked for `GET /login` (1 of 8 requests under way)``."""
+    facts = told.facts
+    if not facts.loop:
+        return f", mostly {quoted(facts.request)}" if facts.request else ""
+    whom = quoted(facts.request) if facts.request else ""
+    asleep = facts.meanwhile in State.__members__ and State[facts.meanwhile] in _ASLEEP
+    if facts.asks:
+        done = f"was blocked in a call to {quoted(facts.asks)}" + (f" for {whom}" if whom else "")
+    elif asleep:
+        done = "was blocked" + (f" for {whom}" if whom else "")
+    elif whom or told.kind.id == "queue":
+        done = f"worked for {whom or 'other requests'}"
+    else:
+        return f" ({facts.under_way:.0f} under way)" if (facts.under_way or 0.0) >= 2 else ""
+    one = "1 of " if whom else ""
+    many = (
+        f" ({one}{facts.under_way:.0f} requests under way)" if (facts.under_way or 0) >= 2 else ""
+    )
+    joined = "; it" if told.kind.id == "shared-loop" else ", which"
+    return f"{joined} {done}{many}"
 
 
 @_slot

@@ -906,6 +906,7 @@ def sign(
         "kind": f"{name} {_ratio(*sides)} as long, other kinds of {words.one} are not",
         "clients": f"waits behind other requests are {_ratio(*sides)} as long beside those of new "
         "clients",
+        "blocked": f"waits for loops that slept are {_ratio(*sides)} as long",
         "quota": f"{name or 'a limit'} held threads back that no other thread kept from the cpu",
     }
     return f"not the machine's doing: {said[kind]} ({format_ns(effect, sign=True)})"

@@ -225,7 +225,7 @@ def _qualified(state: State, of: Detail) -> str:
         phrase = f"waiting for {packet}" + (f" ({softirq})" if softirq not in packet else "")
     elif detail in SOFTIRQS:
         detail = f"softirq {detail}"
-    elif state == State.QUEUED and detail:
+    elif state == State.QUEUED and of.peer and not of.loop:
         detail = f"of {detail}"
     elif state == State.WAIT_FUTEX and detail == "futex":
         detail = ""

@@ -31,6 +31,7 @@ _SIGNS: Final = {
     "kind": ("one kind is slower than the pace of the others makes it", "machine.kind"),
     "quota": ("a quota that held a group back", "machine.other"),
     "clients": ("waits behind requests of new clients", "machine.other"),
+    "blocked": ("loops that slept while requests waited for them", "machine.other"),
 }
 _SAID: Final = {
     "ok": "OK",

@@ -298,6 +298,39 @@ class Connections(Group, name="connections", guards="pools of connections"):
 CONNECTIONS: Final = Connections()
 
 
+class Blocking(Group, name="blocking", guards="loops that requests wait for"):
+    """Which sleeps of a loop are no waits for the next request, and whom it worked for."""
+
+    asleep = Parameter(
+        50_000,
+        "ns",
+        "that a loop sleeps on though something is there: who waits for it is woken within",
+        SERVERS,
+    )
+    calls = Parameter(
+        3, "calls", "of a loop to a service that blocked it, for all of them to do so", SERVERS
+    )
+    odd = Parameter(
+        0.1,
+        "share",
+        "of a loop's calls to a service, at most, beside which it did something else, where they"
+        " block it",
+        SERVERS,
+    )
+    long = Parameter(
+        1_000_000,
+        "ns",
+        "that a loop runs without a break, to have done so for whom it acts then",
+        SERVERS,
+    )
+    most = Parameter(
+        0.5, "share", "of a wait for a loop that it worked for what is named", Derived("half")
+    )
+
+
+BLOCKING: Final = Blocking()
+
+
 class Rounds(Group, name="rounds", guards="loops with helpers"):
     """How loops hand requests to helpers."""
 

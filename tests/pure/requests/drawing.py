@@ -7,6 +7,7 @@ R1    receives request 1 (R1 again: more of it)        A1   it arrives (else jus
 S1    sends its answer (S1 again: more of it)            E1   it has arrived; its call ends later
 ca    connects connection a                            sa   sends sub-request a (over a)
 ra    receives its answer                              z    sleeps
+Va    its answer arrives
 !b    wakes thread b; on the line ``net``: an interrupt does
 ====  =====================================================================================
 
@@ -164,6 +165,8 @@ def draw(drawing: Drawing) -> Tables:
             rows.append((time, Act.RECEIVE, tid, end(of[:1]), 1))
         elif letter == "z":
             rows.append((time, Act.SLEEP, tid, -1, 0))
+        elif letter == "V":
+            rows.append((time, Act.ARRIVAL, tid, end(of[:1]), 1))
         else:
             rows.append((time, Act.WAKE, tid, -1, tids[of]))
             rows.append((time + 1, Act.RUN, tids[of], -1, 0))

@@ -113,7 +113,7 @@ def test_drawn(load, tmp_path, lines, expected, name):
     pieces, _ = compose_paths(*of, waits=waits)
     # What is laid over tiles as before, and says what it is about.
     waiting = pieces.state == State.WAIT_POOL
-    assert [pieces.names[code] for code in pieces.about[waiting]] == list(waits.names)
+    assert [pieces.details[code].device for code in pieces.about[waiting]] == list(waits.names)
     assert (pieces.end - pieces.begin)[waiting].tolist() == [end - begin for _, begin, end in told]
     assert pieces.begin[pieces.start[:-1]].tolist() == plain.begin[plain.start[:-1]].tolist()
     inside = np.setdiff1d(np.arange(len(pieces.begin)), pieces.start)

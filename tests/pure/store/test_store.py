@@ -23,7 +23,7 @@ from critpath.model.joining import join_sets
 from critpath.model.stacks import read_stack
 from critpath.schema.environment import Environment
 from critpath.store import FORMAT, PathsWriter, save_paths
-from critpath.store.columns import DETAILS, SEGMENTS, arrow_schema
+from critpath.store.columns import DETAILS, MORE_OF_DETAIL, SEGMENTS, arrow_schema
 from critpath.store.reading import is_paths_file, load_paths
 
 STRINGS = ("", "virtio0-req.0", "worker-1", "kw\u202eorker", "\u0000", "a'\"</script>")
@@ -144,15 +144,17 @@ def test_a_file_of_the_first_format_is_read_and_saved_anew(tmp_path):
     assert {of.rival for of in paths.paths.details} >= {"postgres"}
 
 
-def test_a_file_from_before_kin_was_told_is_read(tmp_path):
+@pytest.mark.parametrize("lacking", [4, 5, 6])
+def test_a_file_from_before_all_was_told_of_details_is_read(tmp_path, lacking):
     saved = path_set((3, 0, 1))
     save_paths(saved, tmp_path / "p.parquet")
     table = pq.read_table(tmp_path / "p.parquet")
+    missing = MORE_OF_DETAIL[-lacking:]
     of = [
-        [{name: value for name, value in each.items() if name != "kin"} for each in details]
+        [{name: value for name, value in each.items() if name not in missing} for each in details]
         for details in table.column(DETAILS).to_pylist()
     ]
-    schema = arrow_schema(lacking=2)
+    schema = arrow_schema(lacking=lacking)
     columns = {**{name: table.column(name) for name in schema.names}, DETAILS: of}
     older = pa.table(columns, schema=schema.with_metadata(table.schema.metadata))
     pq.write_table(older, tmp_path / "q.parquet", write_page_checksum=True)

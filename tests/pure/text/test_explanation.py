@@ -339,6 +339,7 @@ NEEDED = {
     "elsewhere_idle": 0.9, "cpu": 3, "host": "db", "control_group": "/web", "limit": "1 in 10",
     "meanwhile": "WAIT_DISK", "meanwhile_before": 1.0 * MS, "meanwhile_after": 8.0 * MS,
     "local": True, "place": "pod shop/ci-*",
+    "loop": "node:3000", "request": "GET /login", "asks": "pricing:9101", "under_way": 7.8,
 }  # fmt: skip
 THEIRS = {"role": "holder", "comm": "holder", "peer": "holder"}
 OFTEN = {"count_before": 1.0, "count_after": 22.0}
@@ -386,6 +387,48 @@ def test_every_kind_has_its_sentences(told, golden):
     golden(Path(__file__).with_name("kinds.txt"), "\n".join(lines))
 
 
+LOOP = {"state": "QUEUED", "cause_id": "queue", "loop": "node:3000", "under_way": 7.8}
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        (
+            {"request": "GET /login"},
+            "for the loop of `node:3000`, which worked for `GET /login` (1 of 8 requests under "
+            "way)",
+        ),
+        ({}, "for the loop of `node:3000`, which worked for other requests (8 requests under way)"),
+        (
+            {"asks": "pricing:9101"},
+            "for the loop of `node:3000`, which was blocked in a call to `pricing:9101` (8 requests"
+            " under way)",
+        ),
+        (
+            {"asks": "pricing:9101", "request": "GET /quote"},
+            "for the loop of `node:3000`, which was blocked in a call to `pricing:9101` for "
+            "`GET /quote` (1 of 8 requests under way)",
+        ),
+        (
+            {"request": "GET /nap", "meanwhile": "WAIT_TIMER", "meanwhile_after": 8.0 * MS},
+            "for the loop of `node:3000`, which was blocked for `GET /nap` (1 of 8 requests under "
+            "way), the thread sleeping for 8.0 ms",
+        ),
+        (
+            {"loop": "", "request": "GET /login"},
+            "behind other requests, mostly `GET /login`",
+        ),
+        (
+            {"state": "SHARED", "cause_id": "shared-loop"},
+            "on the loop of `node:3000`, shared with other requests (8 under way)",
+        ),
+    ],
+)
+def test_what_held_a_loop_is_said(told, facts, words):
+    document, cause = told(**{**LOOP, **facts})
+    assert words in describe_cause(document, cause)
+
+
 @pytest.mark.parametrize(
     ("kin", "words"),
     [
@@ -428,7 +471,7 @@ def test_where_who_is_waited_for_is(told):
     assert "`gzip` (unit cron.service)" in said
 
 
-_WITHOUT = ("", "control_group", "location")  # which other facts say more than
+_WITHOUT = ("", "control_group", "location", "request")  # which other facts say more than
 
 
 @pytest.mark.parametrize("state", State)
