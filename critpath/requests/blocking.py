@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -354,7 +354,7 @@ def cut_blocked(
         received, ended = (
             np.sort(of[reader == key]) for of in (requests.received_ns, requests.end_ns)
         )
-        table = {
+        table: dict[str, Any] = {
             "begin_ns": np.append(left[0], begin),
             "end_ns": np.append(left[1], end),
             "request": np.append(own.request[row], owner).astype(np.int32),

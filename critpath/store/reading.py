@@ -425,19 +425,19 @@ def _paths(table: pa.Table, strings: tuple[str, ...], wrong: Wrong) -> CriticalP
         detail, details = read_details(state, codes("detail", strings), strings)
     else:
         bounds, entries = flatten(DETAILS)
-        counts = {
+        counts: dict[str, Any] = {
             name: numbers(entries.field(name))
             for name in DETAIL_NUMBERS
             if _has_field(entries.type, name)
         }
         given = [name for name in DETAIL_TEXTS if _has_field(entries.type, name)]
-        columns = {name: codes(name, strings, entries) for name in given}
+        columns: dict[str, Any] = {name: codes(name, strings, entries) for name in given}
         first, found = number_rows((*columns.values(), *counts.values()), len(entries))
         known = {NO_DETAIL: 0}
         each = [
             Detail(
                 **{n: strings[code[row]] for n, code in columns.items()},
-                **{n: int(count[row]) for n, count in counts.items()},
+                **{n: int(count[row]) for n, count in counts.items()},  # type: ignore[arg-type]
             )
             for row in first.tolist()
         ]
