@@ -401,11 +401,11 @@ LOOP = {"state": "QUEUED", "cause_id": "queue", "loop": "node:3000", "under_way"
             ),
         ),
         ({}, "for the loop of `node:3000`, which worked for other requests (8 requests under way)"),
-
-
+        (
+            {"asks": "pricing:9101"},
             (
-                "for the loop of `node:3000`, which was blocked in a call to `pricing:9101` (8 requests"
-                " under way)"
+                "for the loop of `node:3000`, which was blocked in a call to `pricing:9101` "
+                "(8 requests under way)"
             ),
         ),
         (
@@ -418,8 +418,8 @@ LOOP = {"state": "QUEUED", "cause_id": "queue", "loop": "node:3000", "under_way"
         (
             {"request": "GET /nap", "meanwhile": "WAIT_TIMER", "meanwhile_after": 8.0 * MS},
             (
-                "for the loop of `node:3000`, which was blocked for `GET /nap` (1 of 8 requests under "
-                "way), the thread sleeping for 8.0 ms"
+                "for the loop of `node:3000`, which was blocked for `GET /nap` "
+                "(1 of 8 requests under way), the thread sleeping for 8.0 ms"
             ),
         ),
         (
