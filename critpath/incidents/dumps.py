@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -12,6 +13,7 @@ from typing import Final
 from critpath.documents.incidents import TriggerEntry
 from critpath.errors import UnreadableError
 from critpath.incidents.times import format_time
+from critpath.model.containers import ControlGroup
 from critpath.model.gaps import Gaps
 from critpath.model.recording import COMPLETE, MANIFEST
 from critpath.read import Recording
@@ -43,7 +45,7 @@ class Dump:
     host : str
     programs : mapping of str to str
         By names of threads which file they execute, and when the first and the last of their
-        processes began; those that are known.
+        processes began; those that are known.  By pods and containers, which image.
     begin, end : int
         Of what it holds, by the recording's clock.
     gaps : Gaps
@@ -126,6 +128,21 @@ def list_dumps(flight: Path) -> list[str]:
     return [name for _, name in sorted(found)]
 
 
+def find_images(groups: Iterable[ControlGroup]) -> dict[str, str]:
+    """Return by pods and containers of which image they are, as `Dump.programs` has files.
+
+    Which of its processes began when is told by their names.
+    """
+    found: dict[str, set[str]] = {}
+    for of in groups:
+        if of.image and not of.is_sandbox:
+            found.setdefault(of.place, set()).add(of.image)
+    return {
+        place: f"{hashlib.sha256(repr(sorted(images)).encode()).hexdigest()[:16]} 0 0"
+        for place, images in found.items()
+    }
+
+
 def open_dump(path: Path) -> Dump:
     """Read what a dump says of itself.
 
@@ -155,9 +172,12 @@ def open_dump(path: Path) -> Dump:
         int(epoch) + moment if known and isinstance(epoch, int) else 0,
         moment,
         text(manifest.host.get("name")),
-        {key: of for key, of in programs.items() if isinstance(of, str) and _PROGRAM.fullmatch(of)}
-        if isinstance(programs, dict)
-        else {},
+        find_images(manifest.groups)
+        | {
+            key: of
+            for key, of in (programs.items() if isinstance(programs, dict) else ())
+            if isinstance(of, str) and _PROGRAM.fullmatch(of)
+        },
         manifest.begin,
         manifest.end,
         recording.find_gaps(("",), ()) if manifest.gaps_file or manifest.gaps else Gaps(),

@@ -189,6 +189,7 @@ class Looker:
     def _look_at_programs(self, dump: Dump, paths: PathSet) -> None:
         """Begin a new age where something was deployed."""
         state, names = self._state, set(paths.executions.comm)
+        names |= {place for of in set(paths.executions.label) for place in places_in(of)}
         deployed, programs = find_deployed(state.programs, dump.programs, names)
         age = state.age + bool(deployed)
         named = deployed or state.deployed

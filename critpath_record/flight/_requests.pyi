@@ -9,6 +9,7 @@ class Requests:
     seen: int
     received: int
     unowned: int
+    unnamed: int  # whose kind nobody could tell
     find_service: Callable[[int], int]
     def __init__(
         self,

@@ -333,7 +333,7 @@ cdef class Requests:
     cdef int32_t names
     cdef int64_t time         # until when all is followed
     cdef object turns         # a list that every turn is written to, for tests
-    cdef readonly int64_t hidden, forgotten, seen, received, unowned
+    cdef readonly int64_t hidden, forgotten, seen, received, unowned, unnamed
 
     def __cinit__(self, formats, name, Py_ssize_t endpoints=20000, Py_ssize_t kinds=1001):
         cdef Py_ssize_t i
@@ -1106,6 +1106,7 @@ cdef class Requests:
             try:
                 w.service = self.find_service(tid) + 1 if self.find_service is not None else 0
             except Exception:  # as in `kind_of`
+                self.unnamed += 1
                 w.service = 0
             w.names = self.names
         if not 0 < w.service <= self.kind_count:
@@ -1403,6 +1404,7 @@ cdef class Requests:
             try:
                 known.kind = self.name_message(kind, label)
             except Exception:  # as in `kind_of`
+                self.unnamed += 1
                 known.kind = kind
             if not 0 <= known.kind < self.kind_count:
                 known.kind = 0
@@ -1426,7 +1428,8 @@ cdef class Requests:
                 other = peer.mover if peer != NULL and not e.opening else 0
             try:
                 kind = self.name(tid, e.local, UDP if e.protocol == UDP else e.family, other)
-            except Exception:  # a name that cannot be had does not end the flight
+            except Exception:  # a name that cannot be had is counted, and does not end the flight
+                self.unnamed += 1
                 kind = 0
             if kind >= self.kind_count:
                 kind = 0

@@ -138,9 +138,14 @@ class Refusals:
         now = self._clock()
         if len(self._made) == self._most and now - self._made[0][0] < _HOUR:
             return TOO_MANY
-        # Of what has lasted since the last dump little is held, and the hour's would soon be gone.
-        again = any(of == when and now - at < _AGAIN for at, of in self._made)
-        return TOO_SOON if again else ""
+        return TOO_SOON if now < self.next_at(when) else ""
+
+    def next_at(self, when: str) -> float:
+        """Return from when on there may be one for a condition again.
+
+        Of what has lasted since the last dump little is held, and the hour's would soon be gone.
+        """
+        return max((at + _AGAIN for at, of in self._made if of == when), default=-math.inf)
 
     def note_made(self, when: str) -> None:
         """Count one that is made for a condition."""
@@ -177,7 +182,7 @@ class Flight(Windows):
         self.session = new_session_name()
         self._refusals = Refusals(request.at_most)
         self._dump: Dump | None = None
-        self._pending: Trigger | None = None  # of who asked meanwhile
+        self._pending: Trigger | None = None  # of who asked, or what was noticed, meanwhile
         self._going_on: dict[str, tuple[float, Trigger]] = {}  # by condition, when to save it
         self._asked: list[socket.socket] = []  # who waits for the dump under way
         self._waiting: list[socket.socket] = []  # and for the one after it
@@ -486,10 +491,13 @@ class Flight(Windows):
                 if not lasts:
                     self._save(trigger)
                 continue
-            if why := self._refusals.refusal(trigger.when):
+            why = self._refusals.refusal(trigger.when)
+            if why and why != TOO_SOON:
                 self._refuse(trigger, why)
                 continue
-            self._going_on[trigger.when] = time.monotonic() + self.request.after, trigger
+            # What is noticed soon after another is saved when there may be one: it is held.
+            due = max(time.monotonic() + self.request.after, self._refusals.next_at(trigger.when))
+            self._going_on[trigger.when] = due, trigger
 
     def _look_at_what_is_due(self) -> None:
         """Save what went on for long enough; else what is usual, if it is time for that."""
@@ -510,7 +518,7 @@ class Flight(Windows):
 
     def _save(self, trigger: Trigger) -> str:
         """Begin a dump; return why not, "" if it was begun, or will be after the one under way."""
-        if self._dump is not None and trigger.asked and self._ends_at is None:
+        if self._dump is not None and trigger.when != USUAL and self._ends_at is None:
             self._pending = self._pending or trigger
             return ""
         why = self._refusal(trigger)
@@ -846,6 +854,7 @@ class Flight(Windows):
             "layers": [layer.name for layer in memory.layers],
             "covers": self._covers(),
             "layers_cover": {layer.name: self._covers(layer.name) for layer in memory.layers},
+            "unnamed": self._live.requests.unnamed,
             "gaps": round(max(0.0, self._elapsed() - self.loop.gates.open_seconds()), 3),
             "overhead": {
                 "target": self.request.budget.overhead,

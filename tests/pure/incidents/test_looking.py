@@ -19,11 +19,12 @@ from critpath.documents.incidents import TriggerEntry
 from critpath.errors import UnreadableError, UsageError
 from critpath.incidents import keeping
 from critpath.incidents.choosing import find_chances, focus, is_known, split_at, thin
-from critpath.incidents.dumps import Dump
+from critpath.incidents.dumps import Dump, find_images
 from critpath.incidents.looking import Looker, Looking
 from critpath.incidents.times import format_time, parse_time
-from critpath.incidents.usual import choose_alike
+from critpath.incidents.usual import choose_alike, find_deployed
 from critpath.model import CompareSettings, PathSet
+from critpath.model.containers import ControlGroup
 from critpath.model.gaps import make_gaps
 from critpath.schema.environment import Environment, RequestCounts
 from critpath.store import Baseline
@@ -217,6 +218,30 @@ def test_a_deployment_begins_an_age(host: Host) -> None:
     host.dump("usual", asks=6, began=2)
     host.looker.look()
     assert len(host.told) == 1  # it is usual by now
+
+
+def test_a_container_of_another_image_is_a_deployment() -> None:
+    def read(*images: str, name: str = "web-1", **more: str) -> dict[str, str]:
+        of = (
+            ControlGroup(f"/{at}", name=name, image=image, **more)
+            for at, image in enumerate(images)
+        )
+        return find_images(of)
+
+    first = read("shop/web:1")
+    assert [*first] == ["container web-1"]
+    deployed, known = find_deployed({}, first, {"container web-1"})
+    assert (deployed, known) == ([], first)
+    assert find_deployed(known, first, {"container web-1"}) == ([], first)
+    other = read("shop/web:2")
+    assert find_deployed(known, other, {"container web-1"}) == (["container web-1"], other)
+    assert find_deployed(known, other, {"container db"})[0] == []  # no request is of it
+    # Replicas of a pod are one; what only keeps its namespaces, and what is not known, is none.
+    pods = [read(*("a", "b")[:n], pod="web-7d9f8b6c5d-x2k4z", namespace="shop") for n in (1, 2)]
+    assert [*pods[0]] == [*pods[1]] == ["pod shop/web-*"]
+    assert pods[0] != pods[1]
+    assert read("", "") == read("pause", name="POD", pod="p") == {}
+    assert "\x1b" not in str(read("\x1b[31m shop 1 2", name="a b\x1b"))
 
 
 def test_what_may_be_slower_is_not_usual(host: Host) -> None:

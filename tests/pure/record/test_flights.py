@@ -386,6 +386,32 @@ def test_what_goes_on_is_saved_a_while_later_and_what_is_usual_every_so_often(
     assert flown.status()["dumps"]["refused"] == {}
 
 
+def test_what_is_noticed_soon_after_another_is_saved_when_it_may_be(
+    fly: Callable[..., Flown],
+) -> None:
+    """By the same condition, a minute after the other; by another one, once that is made."""
+    flown = fly("latency checkout > 250ms", "signal USR2", after=5.0)
+    moments = []
+
+    def switch(seconds: int) -> None:
+        for _ in range(seconds):
+            flown.switch()
+            flown.time.pass_time(1)
+
+    for number, later in ((1, 20), (2, 20), (3, 40)):
+        flown.mark(f"critpath:begin checkout {number}")
+        switch(1)
+        flown.mark(f"critpath:end checkout {number}")
+        moments.append(flown.time.clock.now)
+        switch(later)
+    triggers = [(read(place)["trigger"], read(place)["end"]) for place in flown.dumps]
+    assert len(triggers) == 2
+    for (trigger, _), moment in zip(triggers, moments, strict=False):
+        assert 0 <= trigger["at"] - moment < 2e9
+    assert 59e9 < triggers[1][1] - triggers[0][1] < 62e9
+    assert flown.status()["dumps"]["refused"] == {}
+
+
 def test_an_alarm_after_a_dump_of_what_is_usual_has_the_time_before_that(
     fly: Callable[..., Flown], critpath: Callable[..., Any]
 ) -> None:

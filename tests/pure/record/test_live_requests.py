@@ -327,6 +327,23 @@ def feed(requests: Requests, events: list[Event], until: int = 0) -> None:
     requests.advance(until or events[-1][0] + 1)
 
 
+def test_a_name_that_cannot_be_had_is_counted_and_ends_nothing() -> None:
+    """What calls kinds by names fails for a thread: its requests are of "other"."""
+
+    def find(tid: int, *_: int) -> int:
+        if tid == 12:
+            raise LookupError(tid)
+        return 1
+
+    requests = Requests(TABLE.table, find)
+    one, two = (Connection(n, 2, 80, [7], [12 + n]) for n in range(2))
+    feed(requests, exchange(one, 1_000_000, 9), 1 << 30)
+    assert requests.unnamed >= 1
+    assert counts(requests)[0][0] == 1
+    feed(requests, exchange(two, 9 << 30, 9, 13), 10 << 30)
+    assert counts(requests)[1][0] == 1
+
+
 def exchange(of: Connection, at: int, took: int, tid: int = 12) -> list[Event]:
     """Return what one request is, from when it arrives to its answer."""
     steps = [
