@@ -83,7 +83,12 @@ def find_facts(
     met = {name: count > 0 for name, count in asked.items()}
     if vectors is not None:
         by_role = _find_met(vectors)
-        facts += [*_path_facts(paths), *_call_facts(paths), *_symbol_facts(vectors, by_role)]
+        facts += [
+            *_path_facts(paths),
+            *_loop_facts(paths),
+            *_call_facts(paths),
+            *_symbol_facts(vectors, by_role),
+        ]
         met = {**by_role, **met}
     if met:
         facts.append(_meets(met))
@@ -286,6 +291,27 @@ def _path_facts(paths: PathSet) -> list[Fact]:
         Fact("preemptions", "number", lost, known=False),
         Fact("idle.mean", "time", time / some, family=LATENCY, known=False),
         Fact("idle.variance", "number", variance, family=LATENCY, known=False),
+    ]
+
+
+_LOOPS: Final = {"loop_worked_for": "request", "loop_blocked_by": "asks"}
+
+
+def _loop_facts(paths: PathSet) -> list[Fact]:
+    """Return what loops did while executions waited for them; nothing where none did."""
+    found: dict[str, list[tuple[int, str]]] = {name: [] for name in _LOOPS}
+    first = 0
+    for chunk in paths.paths.chunks():
+        waits = np.flatnonzero(np.array([bool(of.loop) for of in chunk.details])[chunk.detail])
+        pairs = np.unique(np.column_stack([chunk.path[waits] + first, chunk.detail[waits]]), axis=0)
+        for name, field in _LOOPS.items():
+            each = ((row, getattr(chunk.details[code], field)) for row, code in pairs.tolist())
+            found[name] += {pair for pair in each if pair[1]}
+        first += len(chunk)
+    return [
+        _text(name, [text for _, text in of], rows=np.array([row for row, _ in of]), known=False)
+        for name, of in ((name, sorted(set(pairs))) for name, pairs in found.items())
+        if of
     ]
 
 

@@ -82,7 +82,7 @@ def find_blocked(
         none = np.zeros(0, np.int64)
         return Blocked(none, none, none, none, none, none.astype(np.uint8))
     asker = thread_keys(endpoints.host[subs.endpoint], subs.tid)
-    blocked = _outlasts(sleeps, _find_waiting(endpoints, requests, subs, reader))
+    blocked = _outlasts(sleeps, find_waiting(endpoints, requests, subs, reader))
     call, alone = _find_calls(activity, sleeps, subs, asker)
     both = np.column_stack([asker, find_targets(endpoints, subs)])
     blocked |= _find_habits(call, blocked, alone, both, subs.connects == 0)
@@ -192,7 +192,7 @@ def _find_sleeps(activity: Activity, loops: I64, parts: Parts | None) -> I64:
     return found
 
 
-def _find_waiting(
+def find_waiting(
     endpoints: Endpoints, requests: RequestTable, subs: Subrequests, reader: I64
 ) -> I64:
     """Return thread, begin and end of when messages were there that it had not taken yet."""

@@ -37,6 +37,7 @@ from critpath.read import SOURCE_PORT
 from critpath.requests.blocking import Blocked
 from critpath.requests.connections import find_pool_waits
 from critpath.requests.endpoints import UNIX
+from critpath.requests.held import note_blocked
 from critpath.requests.left_out import count_left_out
 from critpath.requests.links import (
     attribute,
@@ -134,7 +135,7 @@ def find_requests(
         *(found.activity, replayed.workers, found.endpoints),
         *(found.requests, found.subrequests, found.slices),
     )
-    executions = replace(executions, notes=(*executions.notes, *waits.notes))
+    executions = replace(executions, notes=(*executions.notes, *waits.notes, *_note_blocked(found)))
     calls = None
     if specification.requests.client:
         executions, kept, calls = _see_from_clients(
@@ -162,6 +163,11 @@ def find_requests(
     counted = RequestCounts(**account)
     environment = (*events.environment, Environment(requests=counted))
     return executions, replace(events, environment=environment), pieces
+
+
+def _note_blocked(found: FoundRequests) -> tuple[Note, ...]:
+    tables = found.endpoints, found.requests, found.subrequests, found.slices
+    return note_blocked(*tables, found.blocked)
 
 
 def leave_out_layers(replayed: ReplayedRecording) -> ReplayedRecording:
@@ -198,7 +204,7 @@ def find_sketches(
         attribution=found.attribution,
         id=tuple(f"{names[of]}#{turn}" for of, turn in turns),
         chosen=chosen,
-        notes=(*executions.notes, *waits.notes),
+        notes=(*executions.notes, *waits.notes, *_note_blocked(found)),
         doubtful=specification.requests.doubtful,
         hosts=replayed.events.hosts,
         clocks=replayed.events.clocks,

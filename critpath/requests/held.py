@@ -15,8 +15,9 @@ from critpath.model.requests import (
     Slices,
     Subrequests,
 )
-from critpath.requests.blocking import Blocked
+from critpath.requests.blocking import Blocked, find_waiting
 from critpath.requests.owners import find_loops, thread_keys
+from critpath.schema.notes import LoopBlocked
 from critpath.schema.parameters.requests import BLOCKING
 
 
@@ -68,6 +69,40 @@ def name_held(
             codes.append(NONE if made == NO_DETAIL else table.setdefault(made, len(table)))
         found[mine] = np.array(codes, np.int64)[place.reshape(-1)]
     return found, tuple(table)
+
+
+def note_blocked(
+    endpoints: Endpoints,
+    requests: RequestTable,
+    subs: Subrequests,
+    slices: Slices,
+    blocked: Blocked,
+) -> tuple[LoopBlocked, ...]:
+    """Note which loops were blocked by what for a good part of the time, the most first."""
+    if not len(blocked.key):
+        return ()
+    work = _Work(endpoints, requests, subs, slices, blocked)
+    reader = thread_keys(endpoints.host[requests.endpoint], requests.reader_tid)
+    waiting = find_waiting(endpoints, requests, subs, reader)
+    target = np.array(["", *work.name_targets(blocked.call[blocked.call >= 0])])
+    target = target[np.where(blocked.call >= 0, np.cumsum(blocked.call >= 0), 0)]
+    found = []
+    for key, loop in work.name_loops().items():
+        mine = reader == key
+        span = int(requests.end_ns[mine].max() - requests.begin_ns[mine].min())
+        there = waiting[waiting[:, 0] == key]
+        for name in np.unique(target[blocked.key == key]).tolist():
+            rows = np.flatnonzero((blocked.key == key) & (target == name))
+            begin, end = blocked.begin[rows], blocked.end[rows]
+            first = np.searchsorted(end, there[:, 1], side="right")  # that ends after it came
+            some = first < len(rows)
+            some[some] = begin[first[some]] < there[some, 2]
+            share = float((end - begin).sum()) / max(span, 1)
+            if share < BLOCKING.worth or not some.any():
+                continue
+            mean = float((there[some, 2] - there[some, 1]).mean())
+            found.append(LoopBlocked(loop, name, share, int(some.sum()), mean))
+    return tuple(sorted(found, key=lambda note: -note.share))
 
 
 def overlap_slices(
@@ -137,7 +172,7 @@ class _Work:
         names: dict[str, int] = {}
         called = np.flatnonzero(blocked.call >= 0)
         of = blocked.call[called]
-        places = [names.setdefault(name, len(names)) for name in self._name_targets(of)]
+        places = [names.setdefault(name, len(names)) for name in self.name_targets(of)]
         for key in np.unique(blocked.key[called]).tolist():
             theirs = np.flatnonzero(blocked.key[called] == key)
             mine = np.flatnonzero(self._key == key)
@@ -147,7 +182,8 @@ class _Work:
             target[mine[inside]] = np.array(places, np.int64)[theirs[at[inside]]]
         return target, list(names)
 
-    def _name_targets(self, calls: I64) -> list[str]:
+    def name_targets(self, calls: I64) -> list[str]:
+        """Return whom calls go to: a service, or an address."""
         subs, ends, requests = self._subs, self._endpoints, self._requests
         child, at = subs.child[calls].tolist(), subs.endpoint[calls].tolist()
         return [

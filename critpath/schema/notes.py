@@ -321,6 +321,31 @@ class PoolHeld(Note, frozen=True):
     mean_ns: float
 
 
+class LoopBlocked(Note, frozen=True):
+    """A loop slept while requests waited for it.
+
+    Attributes
+    ----------
+    service : str
+        Whose loop it is.
+    target : str
+        Whom it called meanwhile; "" for no call.
+    share : float
+        Of the time between its first and its last request.
+    waits : int
+        How often something was there that it took only then.
+    mean_ns : float
+        How long that was there before, on average.
+    """
+
+    level = "usual"
+    service: str
+    target: str
+    share: float
+    waits: int
+    mean_ns: float
+
+
 class RequestsWithoutClient(Note, frozen=True):
     """Requests were left out, as they have no times at their clients."""
 

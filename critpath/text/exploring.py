@@ -40,6 +40,14 @@ _PHRASES: Final[dict[str, tuple[str, str]]] = {
         "came to a thread that was idle for {v} or more",
     ),
     "waited_for_cpu_of": ("waited behind `{v}`", "waited behind `{v}` for a CPU"),
+    "loop_worked_for": (
+        "waited for a loop that worked for `{v}`",
+        "waited for a loop that worked for `{v}`",
+    ),
+    "loop_blocked_by": (
+        "waited for a loop that was blocked in a call to `{v}`",
+        "waited for a loop that was blocked in a call to `{v}`",
+    ),
     "preemptions": ("preempted {v} times or more", "were preempted {v} times or more"),
     "connection": ("connection {v}", "came over connection {v}"),
     "peer": ("from `{v}`", "came from `{v}`"),

@@ -259,6 +259,14 @@ def _pool_held(note: n.PoolHeld, _: Words) -> str:
     )
 
 
+def _loop_blocked(note: n.LoopBlocked, _: Words) -> str:
+    by = f"in calls to {note.target}" if note.target else "by sleeps of its own"
+    return (
+        f"the loop of {note.service} was blocked {format_share(note.share)} of the time {by}: "
+        f"{plural(note.waits, 'message')} waited for it, {format_ns(note.mean_ns)} on average"
+    )
+
+
 def _paths_doubtful(note: n.PathsDoubtful, _: Words) -> str:
     return (
         f"what {format_share(note.doubtful / note.total)} of the requests asked of others is "
@@ -1108,6 +1116,7 @@ _SENTENCES: Final[Mapping[type[n.Note], Callable[[Any, Words], str]]] = {
     n.SocketsUnnamed: _sockets_unnamed,
     n.PathsDoubtful: _paths_doubtful,
     n.PoolHeld: _pool_held,
+    n.LoopBlocked: _loop_blocked,
     n.FasterSample: _faster_sample,
     n.OtherMix: _other_mix,
     n.Orphans: _orphans,

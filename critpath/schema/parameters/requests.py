@@ -323,6 +323,9 @@ class Blocking(Group, name="blocking", guards="loops that requests wait for"):
         "that a loop runs without a break, to have done so for whom it acts then",
         SERVERS,
     )
+    worth = Parameter(
+        0.01, "share", "of the time that a loop is blocked, from which on that is noted", CUSTOM
+    )
     most = Parameter(
         0.5, "share", "of a wait for a loop that it worked for what is named", Derived("half")
     )

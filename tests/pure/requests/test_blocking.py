@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from critpath.model import State
 from critpath.model.requests import Act, Certainty, Rule
 from critpath.requests.blocking import _subtract
+from critpath.requests.held import note_blocked
 from critpath.requests.links import attribute
 from critpath.requests.paths import compose_paths
 
@@ -161,3 +162,19 @@ def test_no_simulated_loop_is_blocked(load, connections):
         assert (activity.act == Act.SLEEP).any() or name
         found = attribute(activity, workers, endpoints, requests)
         assert not len(found.blocked.key), name
+
+
+def test_that_a_loop_was_blocked_is_noted(load, tmp_path, monkeypatch):
+    lines, _ = DRAWINGS["a call while another request is there"]
+    _, tables, endpoints, found = drawn(load, tmp_path, monkeypatch, lines)
+    endpoints = replace(endpoints, remote_address=np.zeros(len(endpoints), np.int32))
+    of = (endpoints, found.requests, found.subrequests, found.slices, found.blocked)
+    [note] = note_blocked(*of)
+    assert (note.service, note.target, note.waits) == ("server", "x:6379", 1)
+    begin, end = found.requests.begin_ns.min(), found.requests.end_ns.max()
+    [call] = (found.blocked.end - found.blocked.begin).tolist()
+    assert note.share == pytest.approx(call / (end - begin))
+    row = tables.numbers.index("3")
+    waited = found.requests.received_ns[row] - found.requests.begin_ns[row]
+    assert note.mean_ns == waited
+    assert not note_blocked(*of[:-1], type(found.blocked)(*(np.zeros(0, np.int64),) * 6))
