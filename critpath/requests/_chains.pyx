@@ -8,18 +8,21 @@ Two chains exchange calls (Metropolis), so only their terms are calculated anew.
 """
 
 from libc.math cimport exp, log
-from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
 import numpy as np
+
+cdef extern from *:
+    int __builtin_ctz(unsigned int) nogil
 
 cdef enum:
     LONGEST = 64          # calls of a chain
     ROUNDS = 16           # that are told apart, the last for more
     DEEP = 8              # symbols of a history that decide what follows
     SLOTS = 1 << 18       # of tables of histories
-    NEAR = 12             # actions before and after one, of which it is seen whether they overtook
+    NEAR = 12             # actions before and after one that it may have overtaken; 15 at most
     WAITS = 3             # just before who waited, just as who waited, or at once
     AT_ONCE = 2
 
@@ -97,6 +100,7 @@ cdef class Chains:
     cdef Chain* chains
     cdef Step* steps          # in order of time
     cdef int32_t* rounds_of   # of each step
+    cdef int32_t* groups      # of the steps, beside each other: neighbours are looked through
     cdef int64_t* changed     # which proposal changed a step last
     cdef int32_t* at_call     # the step of each call and of each answer
     cdef int32_t* at_answer
@@ -136,6 +140,7 @@ cdef class Chains:
         self.chains = <Chain*>calloc(m + 1, sizeof(Chain))
         self.steps = <Step*>calloc(n + m + 1, sizeof(Step))
         self.rounds_of = <int32_t*>calloc(n + m + 1, sizeof(int32_t))
+        self.groups = <int32_t*>calloc(n + m + 1, sizeof(int32_t))
         self.changed = <int64_t*>calloc(n + m + 1, sizeof(int64_t))
         self.at_call = <int32_t*>calloc(n + 1, sizeof(int32_t))
         self.at_answer = <int32_t*>calloc(m + 1, sizeof(int32_t))
@@ -145,6 +150,7 @@ cdef class Chains:
         self.known = <double*>calloc(SLOTS, sizeof(double))
         if (self.calls == NULL or self.requests == NULL or self.chains == NULL
                 or self.steps == NULL or self.rounds_of == NULL or self.changed == NULL
+                or self.groups == NULL
                 or self.at_call == NULL or self.at_answer == NULL or self.keys == NULL
                 or self.sums == NULL or self.known_keys == NULL or self.known == NULL):
             raise MemoryError()
@@ -173,6 +179,7 @@ cdef class Chains:
         free(self.chains)
         free(self.steps)
         free(self.rounds_of)
+        free(self.groups)
         free(self.changed)
         free(self.at_call)
         free(self.at_answer)
@@ -353,6 +360,7 @@ cdef class Chains:
         cdef int32_t i
         for i in range(w.count):
             self.steps[w.at[i]] = w.step[i]
+            self.groups[w.at[i]] = w.step[i].group
 
     cdef inline int pair(self, Py_ssize_t before, Py_ssize_t after) noexcept nogil:
         """Return which sort of pair two steps of one round are, -1 for none."""
@@ -381,9 +389,10 @@ cdef class Chains:
         cdef double found = 0
         cdef Py_ssize_t at, other, low, high
         cdef int32_t i, group, times
+        cdef uint32_t near
         for i in range(w.count):
             at = w.at[i]
-            group = self.steps[at].group
+            group = self.groups[at]
             if group < 0:
                 continue
             self.changed[at] = self.proposal
@@ -394,10 +403,15 @@ cdef class Chains:
             if self.overtaking[group] <= 0:
                 continue
             low, high, times = max(at - NEAR, 0), min(at + NEAR, self.many_steps - 1), 0
+            near = 0  # no branch: which are of one sort is not foreseen
             for other in range(low, high + 1):
-                if self.steps[other].group == group and self.changed[other] != self.proposal:
+                near |= <uint32_t>(self.groups[other] == group) << (other - low)
+            while near and times < 3:
+                other = low + __builtin_ctz(near)
+                near &= near - 1
+                if self.changed[other] != self.proposal:
                     times += self.sooner(at, other) if other < at else self.sooner(other, at)
-            found += self.overtaking[group] * min(times, 3)
+            found += self.overtaking[group] * times
         return found
 
     cdef double local(self, Py_ssize_t a, const Chain* first, Py_ssize_t b, const Chain* second,
@@ -424,7 +438,7 @@ cdef class Chains:
             for i in range(self.many_requests):
                 self.chains[i].count = 0
             for i in range(self.many_steps):
-                self.steps[i].group = -1
+                self.steps[i].group = self.groups[i] = -1
             for i in range(self.many_calls):
                 of = self.owner[i]
                 if of >= 0 and self.chains[of].count < LONGEST:
@@ -538,7 +552,7 @@ cdef class Chains:
         cdef int32_t call
         cdef double before, after
         cdef Chain one, two
-        cdef Walked first, second
+        cdef Walked first, second, was_first, was_second
         cdef bint keep = tally is not None
         with nogil:
             for i in range(self.many_calls * times):
@@ -557,7 +571,7 @@ cdef class Chains:
                         self.may(&two, b)):
                     continue
                 before = self.local(a, &self.chains[a] if a >= 0 else NULL, b, &self.chains[b],
-                                    &first, &second) + (NOBODYS if a < 0 else 0)
+                                    &was_first, &was_second) + (NOBODYS if a < 0 else 0)
                 after = self.local(a, &one, b, &two, &first, &second)
                 if after >= before or self.share() < exp((after - before) / heat):
                     taken += 1
@@ -570,12 +584,11 @@ cdef class Chains:
                         self.owner[two.call[k]] = <int32_t>b
                     continue
                 if a >= 0:
-                    self.walk(a, &self.chains[a], &first)
-                    self.put(&first)
+                    self.put(&was_first)
                 else:
                     self.steps[self.at_call[call]].group = -1
-                self.walk(b, &self.chains[b], &second)
-                self.put(&second)
+                    self.groups[self.at_call[call]] = -1
+                self.put(&was_second)
             if keep:
                 for i in range(self.many_calls):
                     for k in range(self.first[i], self.first[i + 1]):
