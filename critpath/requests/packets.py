@@ -142,7 +142,7 @@ def _has_headers(of: EventClass) -> bool:
 
 
 def _read_packets(where: I64, values: I64, fields: list[str]) -> I64:
-    """Return the packets of TCP over IPv4 that carry data, or begin a direction."""
+    """Return the packets of TCP that carry data, or begin a direction; of IPv6 only the ports."""
     near, sport, far, dport, sequence, _, flags = (values[:, fields.index(n)] for n in HEADERS)
     header, offset = (values[:, fields.index(name)] for name in HEADER_LENGTHS)
     # technical: a header's length counts words of four bytes; of IPv6 it is always ten
@@ -275,9 +275,7 @@ def _find_arrivals(
     endpoints: I64, sent: Sequence[_Packet], came: Sequence[_Packet], moves: _Moves
 ) -> Iterator[tuple[int, int, int, int, int, int]]:
     """Yield a row for each packet by which data is there to be received."""
-    by_ends: dict[tuple[int, ...], list[int]] = defaultdict(list)
-    for at in np.flatnonzero(endpoints[:, EndpointColumn.KNOWN] == 1).tolist():
-        by_ends[int(endpoints[at, EndpointColumn.HOST]), *endpoints[at, _ENDS].tolist()].append(at)
+    by_ends = _group_ends(endpoints)
     opened = endpoints[:, EndpointColumn.OPENED]
     closed = endpoints[:, EndpointColumn.CLOSED]
     expected: dict[tuple[int, ...], _Stream] = {}
@@ -299,6 +297,25 @@ def _find_arrivals(
         sender = moves.is_sending(packet.host, packet.tid, packet.time, peers)
         who = packet.tid if sender else NONE
         yield packet.time, int(Act.ARRIVAL), who, packet.host, at, 0
+
+
+def _group_ends(endpoints: I64) -> dict[tuple[int, ...], list[int]]:
+    """Return the endpoints that have a host and both ends; those of IPv6 by their ports, too.
+
+    Of packets over IPv6 no addresses are told: those of two sockets with equal ports are nobody's.
+    """
+    found: dict[tuple[int, ...], list[int]] = defaultdict(list)
+    by_ports: dict[tuple[int, ...], set[tuple[int, ...]]] = defaultdict(set)
+    for at in np.flatnonzero(endpoints[:, EndpointColumn.KNOWN] == 1).tolist():
+        host, ends = int(endpoints[at, EndpointColumn.HOST]), tuple(endpoints[at, _ENDS].tolist())
+        found[host, *ends].append(at)
+        high, low, port, far_high, far_low, far_port = ends
+        if high or far_high or not (0 <= low < _WORD and 0 <= far_low < _WORD):
+            by_ports[host, 0, 0, port, 0, 0, far_port].add((host, *ends))
+    for ports, each in by_ports.items():
+        if len(each) == 1 and ports not in found:
+            found[ports] = found[each.pop()]
+    return found
 
 
 def _follow_sends(

@@ -19,6 +19,7 @@ from critpath.model.requests import Act
 from critpath.read.event_names import KERNEL_EVENTS, PACKET_EVENTS, SOCKET_EVENTS
 from critpath.requests.activity import ActivityEvents
 from critpath.requests.endpoints import EndpointColumn
+from critpath.requests.packets import PacketEvents
 from critpath.requests.turns import find_turns
 from critpath.schema.ways import way_of_requests
 
@@ -178,6 +179,45 @@ def rounds(world):
         if peer == 80:
             yield (80, port), last, when
         last = when
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_packets_over_ipv6_are_told_by_their_ports(several):
+    """Of them LTTng tells no addresses; sockets of two addresses with equal ports are not told."""
+    world = serve(5, connections=1)
+    for _, _, kind, values in world.events:
+        if kind in {Kind.NET_SEND, Kind.NET_RECEIVE}:
+            names = [name.rpartition(".")[2] for name in FIELDS[kind]]
+            values[names.index("saddr")] = values[names.index("daddr")] = 0
+            values[names.index("ihl")] = 0
+            values[names.index("len")] += 20  # ten words, not five
+    packets = PacketEvents()
+    times, cpus, kinds, values = zip(*world.events, strict=True)
+    offsets = np.cumsum([0, *map(len, values)])[:-1]
+    chunk = EventChunk(
+        np.array(times, np.int64),
+        np.array(cpus, np.int32),
+        np.array([KINDS.index(kind) for kind in kinds], np.int32),
+        offsets.astype(np.int64),
+        np.array([v for row in values for v in row], np.int64),
+    )
+    packets.feed(chunk, CLASSES)
+    one, other = 0x20010DB8 << 32, 0x20010DB9 << 32
+    ends = [(one, 1, 4000, one, 2, 80), (one, 2, 80, one, 1, 4000)]
+    ends += [(other, 1, 4000, other, 2, 80), (other, 2, 80, other, 1, 4000)] * several
+    endpoints = np.full((len(ends), len(EndpointColumn)), -1, np.int64)
+    endpoints[:, EndpointColumn.LOCAL_HIGH : EndpointColumn.REMOTE_PORT + 1] = ends
+    endpoints[:, [EndpointColumn.KNOWN, EndpointColumn.PROTOCOL]] = 1, 6
+    endpoints[:, EndpointColumn.HOST] = 0
+    nothing = np.zeros(0, np.int64)
+    found = packets.finish((nothing,) * 6, endpoints)
+    arrivals = [
+        (time, at)
+        for time, act, at in zip(found.rows[0], found.rows[1], found.rows[4], strict=True)
+        if act == Act.ARRIVAL
+    ]
+    expected = [(when, 1 if to[0] == 80 else 0) for when, to, _ in world.arrivals]
+    assert arrivals == ([] if several else sorted(expected))
 
 
 def test_a_lost_packet_does_not_hide_what_comes_after_it():
