@@ -153,10 +153,10 @@ def record_always(arguments: argparse.Namespace, settings: Settings) -> int:
     specification = settings["execution"] or marked
     if specification != marked:
         check_execution(specification)
-    if arguments.labels_from not in {None, "", "bytes"}:
+    if "traceparent" in (arguments.labels_from or ""):
         raise UsageError(
             f"--always with --labels-from {arguments.labels_from}",
-            "--labels-from bytes: trace ids and what TLS hides a recording looks for, not a flight "
+            "--labels-from bytes or bytes,tls: trace ids are kept by a recording, not by a flight "
             "recorder",
         )
     user = User.behind_sudo(os.environb, as_root=arguments.as_root)
@@ -178,6 +178,7 @@ def record_always(arguments: argparse.Namespace, settings: Settings) -> int:
         stacks=find_stacks(arguments, settings, commands=False),
         functions=arguments.functions,
         labels=bool(arguments.labels_from),
+        tls="tls" in (arguments.labels_from or ""),
     )
     quiet = settings["quiet"]
 

@@ -138,6 +138,7 @@ ctypedef struct Worker:
     int64_t unowned       # what it asked with several
     int64_t last_pending
     Ref resumed
+    Ref last              # what it received last
     int32_t tid
     int32_t received
     int32_t pending
@@ -171,6 +172,7 @@ ctypedef struct Row:
     uint32_t tid
     uint32_t size
     int32_t label
+    int32_t session       # of TLS: the socket is its number
 
 ctypedef struct Endpoint:
     State state
@@ -463,7 +465,9 @@ cdef class Requests:
         if self.known == NULL or self.labelled == NULL or self.rows == NULL:
             raise MemoryError()
 
-    def add_messages(self, const uint8_t[::1] ring not None, uint64_t at, uint64_t end, label):
+    def add_messages(
+        self, const uint8_t[::1] ring not None, uint64_t at, uint64_t end, label, bint sessions=False
+    ):
         """Take what begins like a request from a kernel's ring; return how far it was read.
 
         The ring lies there twice, so nothing in it ends at its end.  `label` is asked for a number,
@@ -503,22 +507,26 @@ cdef class Requests:
             e = &self.events[self.count]
             memset(e, 0, sizeof(Event))
             e.what, e.time, e.socket = MESSAGE, <int64_t>load64(r + 8), <int64_t>load64(r + 16)
-            e.tid, e.first = <int32_t>load32(r + 24), number
+            e.tid, e.first, e.second = <int32_t>load32(r + 24), number, sessions
             self.count += 1
             row = &self.rows[self.row_count % self.most_rows]
             self.row_count += 1
             row.when, row.socket, row.tid = e.time, e.socket, <uint32_t>e.tid
-            row.size, row.label = load32(r + 28), number
+            row.size, row.label, row.session = load32(r + 28), number, sessions
         return at
 
     def list_messages(self, int64_t since):
-        """Yield the messages that are held since a time: when, socket, thread, size, label."""
+        """Yield the messages that are held since a time.
+
+        When, socket, thread, size, label; whether the socket is a session of TLS.
+        """
         cdef int64_t i
         cdef Row* row
         for i in range(max(0, self.row_count - self.most_rows), self.row_count):
             row = &self.rows[i % self.most_rows]
             if row.when >= since:
-                yield row.when, <uint64_t>row.socket, row.tid, row.size, row.label
+                yield (row.when, <uint64_t>row.socket, row.tid, row.size, row.label,
+                       row.session != 0)
 
     cdef void note_child(self, int32_t parent, int32_t tid) noexcept nogil:
         self.children[tid & (HANDS - 1)].tid = tid
@@ -771,7 +779,11 @@ cdef class Requests:
             self.hidden += 1
             return
         if v.what == MESSAGE:
-            e = self.living(v.socket)
+            # What a thread decrypts it has just received.
+            if v.second:
+                e = self.request_of(&self.worker_of(v.tid).last)
+            else:
+                e = self.living(v.socket)
             if e != NULL and not e.label and ARRIVED <= e.state.phase <= RECEIVED:
                 e.label = <int32_t>v.first
             return
@@ -828,6 +840,8 @@ cdef class Requests:
                 self.after(e, receive(&e.state, -1, v.time, v.tid, v.first))
                 if phase != RECEIVED:
                     self.begin_work(e, v)
+                if v.tid > 0 and self.rows != NULL:
+                    self.refer(e, &self.worker_of(v.tid).last)
             else:
                 if e.owed and e.state.phase == IDLE:
                     e.owed = e.state.cut = 0  # the end of what was cut

@@ -14,6 +14,7 @@ from typing import Final
 from critpath.model.containers import is_container, name_in_place, strip_instance, strip_places
 from critpath.units import safe_text
 from critpath_record.flight._requests import Requests
+from critpath_record.ftrace.frames import SESSION
 from critpath_record.ftrace.received import ROW, open_probe
 from critpath_record.group_names import RuntimeFiles
 from critpath_record.messages import LABEL, METHODS, WINDOW, MessageLabels
@@ -223,10 +224,11 @@ class Kinds:
 class HeldLabels:
     """Labels what is received anywhere on the machine (``--labels-from``), until it is closed.
 
-    Raises CritpathError if this kernel does not let the bytes be read.
+    `tls`: also what libraries decrypt.  Raises CritpathError if this kernel does not let the bytes
+    be read.
     """
 
-    def __init__(self, requests: Requests, kinds: Kinds, memory: int) -> None:
+    def __init__(self, requests: Requests, kinds: Kinds, memory: int, *, tls: bool = False) -> None:
         self._requests, self._kinds = requests, kinds
         self._messages = MessageLabels()
         self._texts = [""]
@@ -235,10 +237,25 @@ class HeldLabels:
         without = _measure_receive()
         self._probe = open_probe(headers=False)
         self.cost = max(_measure_receive() - without, 0.0)  # s of each receive, in the kernel
-        self._charged = 0
-        self._ring = memoryview(self._probe.given)[mmap.PAGESIZE :]
-        for _ in self._probe.take():
-            pass  # ours
+        self._charged = 0.0
+        self._decrypted, self._cost_of_call = None, 0.0
+        try:
+            if tls:
+                from critpath_record.ftrace.decrypted import (  # noqa: PLC0415 - only if asked
+                    Decrypted,
+                )
+
+                self._decrypted = Decrypted(headers=False, streams=False)
+                self._cost_of_call = self._decrypted.measure()
+        except BaseException:
+            self._probe.closing.close()
+            raise
+        self._rings = [(self._probe, False)]
+        if self._decrypted is not None:
+            self._rings.append((self._decrypted.labels, True))
+        for probe, _ in self._rings:
+            for _ in probe.take():
+                pass  # ours
 
     def _find_kind(self, service: int, label: int) -> int:
         return self._kinds.find_message(service, self._texts[label])
@@ -256,15 +273,19 @@ class HeldLabels:
 
     def take(self) -> None:
         """Take what came: before requests are followed until now."""
-        taken, given = self._probe.taken, self._probe.given
-        at, end = (int.from_bytes(of[:8], "little") for of in (taken, given))
-        at = self._requests.add_messages(self._ring, at, end, self._label)
-        taken[:8] = at.to_bytes(8, "little")
+        for probe, sessions in self._rings:
+            taken, given = probe.taken, probe.given
+            at, end = (int.from_bytes(of[:8], "little") for of in (taken, given))
+            with memoryview(given) as whole, whole[mmap.PAGESIZE :] as ring:
+                at = self._requests.add_messages(ring, at, end, self._label, sessions)
+            taken[:8] = at.to_bytes(8, "little")
 
     def charge(self) -> float:
         """Return what it cost the machine since this was asked last (s of cpu time)."""
-        before, self._charged = self._charged, self._requests.received
-        return (self._charged - before) * self.cost
+        before, self._charged = self._charged, self._requests.received * self.cost
+        if self._decrypted is not None:
+            self._charged += self._decrypted.count_calls() * self._cost_of_call
+        return self._charged - before
 
     def save(self, file: Path, since: int) -> dict[str, object]:
         """Write what is held since a time as a recording has it; return what there is to say."""
@@ -274,9 +295,9 @@ class HeldLabels:
                 stream.write(rows)
                 count += len(rows) // ROW.size
         return {
-            "from": "bytes",
+            "from": "bytes" if self._decrypted is None else "bytes,tls",
             "count": count,
-            "lost": self._probe.lost(),
+            "lost": sum(probe.lost() for probe, _ in self._rings),
             "bytes": WINDOW,
             "looked_through": WINDOW,
         }
@@ -284,8 +305,9 @@ class HeldLabels:
     def _list_rows(self, since: int) -> Iterator[bytes]:
         texts = [text.encode().ljust(LABEL, b"\0") for text in self._texts]
         rows = []
-        for when, sock, tid, size, label in self._requests.list_messages(since):
-            rows.append(ROW.pack(when, sock, tid, size, bytes(16), 0, 0, 0, texts[label]))
+        for when, sock, tid, size, label, hidden in self._requests.list_messages(since):
+            flags = SESSION if hidden else 0
+            rows.append(ROW.pack(when, sock, tid, size, bytes(16), 0, flags, 0, texts[label]))
             if len(rows) == _AT_ONCE:
                 yield b"".join(rows)
                 rows = []
@@ -293,9 +315,10 @@ class HeldLabels:
 
     def close(self) -> None:
         """Detach."""
-        self._ring.release()
         self._probe.detach()
         self._probe.closing.close()
+        if self._decrypted is not None:
+            self._decrypted.__exit__()
 
 
 def _measure_receive() -> float:

@@ -112,6 +112,7 @@ class FlightRequest:
     stacks: tuple[str, ...] = ()  # what takes stacks besides
     functions: bool = False  # whether programs may note functions of Python
     labels: bool = False  # whether requests are called by their first bytes
+    tls: bool = False  # and by those that libraries decrypt
 
 
 @dataclass
@@ -309,7 +310,9 @@ class Flight(Windows):
         if self.request.labels:
             if not lasting:
                 raise CritpathError(*NO_SOCKETS)
-            self._labels = HeldLabels(live.requests, live.kinds, self.request.memory)
+            self._labels = HeldLabels(
+                live.requests, live.kinds, self.request.memory, tls=self.request.tls
+            )
             stack.callback(self._labels.close)
         self._lasting = frozenset(lasting)
         self._look_at_threads()

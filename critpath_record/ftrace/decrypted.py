@@ -9,14 +9,17 @@ was first used, and the analysis finds its socket by what the thread received an
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import re
 import threading
+import time
+from collections.abc import Callable
 from functools import partial
 from typing import Final, Self
 
 from critpath.errors import CritpathError
-from critpath_record import bpf
+from critpath_record import _pulse, bpf
 from critpath_record._pulse import name_thread
 from critpath_record.ftrace import frames, received
 from critpath_record.ftrace.received import Probe
@@ -40,6 +43,8 @@ _EVEN: Final = -2
 _CALL: Final = 40
 _MOST: Final = 1 << 30  # technical: bytes of one call
 _RING: Final = 1 << 22  # bytes
+_TIMES, _BATCHES = 100, 9  # calls that are measured
+_USUAL_COST: Final = 4e-6  # s of a call, where it cannot be measured
 _PAUSE: Final = 1.0  # s between looks at what processes have loaded
 _MOST_FILES: Final = 256  # technical: libraries that are probed at once
 # Of a line of maps: what is executed, where, and its file's device and number.
@@ -50,10 +55,14 @@ _WHAT: Final = "the programs that read what TLS hides"
 _DO: Final = "leave tls out of --labels-from; services and what they ask are found all the same"
 
 
-def assemble_begin(calls: int, sessions: int) -> bytes:
+def assemble_begin(calls: int, sessions: int, count: int) -> bytes:
     """Return the program for a function's begin: it notes who calls what; 7 is what it is."""
     a = bpf.Assembler()
     a.copy(6, 1)
+    a.map_value(1, count, 0)
+    a.set(2, 1)
+    a.put(bpf.ADD_ATOMIC, 1, 2)
+    a.copy(1, 6)
     a.call(bpf.COOKIE)
     a.copy(7, 0)
     a.call(bpf.PID_TGID)
@@ -163,7 +172,9 @@ class Decrypted:
                 opened.callback(os.close, calls)
                 sessions = bpf.make_map(bpf.NEWEST, 16, 8, _SESSIONS)
                 opened.callback(os.close, sessions)
-                code = assemble_begin(calls, sessions)
+                self._count = bpf.make_array(8)
+                opened.callback(os.close, self._count)
+                code = assemble_begin(calls, sessions, self._count)
                 begin = bpf.load(code, b"critpath_tls", kind=bpf.FUNCTIONS)
                 opened.callback(os.close, begin)
             except OSError as error:
@@ -173,7 +184,7 @@ class Decrypted:
                 received.assemble, headers=headers, find=partial(_find_decrypted, calls=calls)
             )
             self.labels = opened.enter_context(make(_RING, reads, b"critpath_tls_l"))
-            self._programs = [(begin, False, 0), (self.labels.program, True, _WRITES | _ENDS)]
+            self._programs = [(self.labels.program, True, _WRITES | _ENDS)]
             if streams:
                 states = frames.make_states()
                 opened.callback(os.close, states)
@@ -182,6 +193,7 @@ class Decrypted:
                 )
                 self.frames = opened.enter_context(make(_RING, follows, b"critpath_tls_f"))
                 self._programs.append((self.frames.program, True, _ENDS))
+            self._programs.append((begin, False, 0 if streams else _WRITES))
             self._find_installed()
             self._look()
             self._thread = threading.Thread(target=self._run, name="tls", daemon=True)
@@ -199,6 +211,33 @@ class Decrypted:
     def libraries(self) -> int:
         """How many files are probed."""
         return len(self._probed)
+
+    def count_calls(self) -> int:
+        """Return how often what is probed was called so far."""
+        return int.from_bytes(bpf.read_element(self._count, 8), "little")
+
+    def measure(self) -> float:
+        """Return what a probed call takes more at least (s), by one of ours that does nothing."""
+        file = os.open(_pulse.__file__, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            [(name, place)] = find_functions(file, ("PyInit__pulse",)).items()
+            function = getattr(ctypes.PyDLL(_pulse.__file__), name)
+            without = _measure(function)
+            links = [
+                bpf.attach_functions(
+                    b"/proc/self/fd/%d" % file, [(place, 0)], program, at_return=end
+                )
+                for program, end, _ in self._programs
+            ]
+            try:
+                return max(_measure(function) - without, 0.0)
+            finally:
+                for link in links:
+                    os.close(link)
+        except (OSError, ValueError):
+            return _USUAL_COST
+        finally:
+            os.close(file)
 
     def detach(self) -> None:
         """Probe nothing more; idempotent."""
@@ -256,6 +295,17 @@ class Decrypted:
             chosen = [one for one in places if not one[1] & leaves_out]
             path = b"/proc/self/fd/%d" % file
             self._links.append(bpf.attach_functions(path, chosen, program, at_return=at_return))
+
+
+def _measure(function: Callable[[], object]) -> float:
+    """Return what a call takes at least (s of this thread's cpu time)."""
+    best = float("inf")
+    for _ in range(_BATCHES):
+        before = time.thread_time()
+        for _ in range(_TIMES):
+            function()
+        best = min(best, (time.thread_time() - before) / _TIMES)
+    return best
 
 
 def _refuse(error: OSError) -> CritpathError:

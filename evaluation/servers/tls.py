@@ -209,6 +209,10 @@ def cpu_time(pid: int) -> float:
 
 def measure(place: Path, given: argparse.Namespace) -> None:
     """Print what a request costs client and server, with and without the probes, in pairs."""
+    from critpath_record.ftrace.decrypted import Decrypted
+
+    with Decrypted(headers=False) as probes:
+        print(f"a call that is probed: {probes.measure() * 1e6:+.1f} us")
     make_certificate(place)
     for server in given.servers:
         more = []

@@ -27,6 +27,8 @@ from critpath_record.flight._requests import Requests
 from critpath_record.flight.kinds import HeldLabels, Kinds
 from critpath_record.flight.live import Formats, LiveExecutions
 from critpath_record.flight.pages import HEAD
+from critpath_record.ftrace import decrypted as decrypted_module
+from critpath_record.ftrace.frames import SESSION
 from critpath_record.ftrace.received import read_labels
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -668,6 +670,26 @@ def test_requests_are_called_by_what_was_received() -> None:
     assert kinds.list_named("web:80") == kinds.list_named("")
 
 
+def test_what_a_thread_decrypts_is_what_it_has_received() -> None:
+    requests, kinds = served()
+    texts = ["", "GET /a", "GET /b"]
+    requests.keep_messages(lambda kind, n: kinds.find_message(kind, texts[n]), 9)
+    # On one loop: of each what is decrypted is of what was received just before.
+    events = sorted(exchange(WEB[0], 1_000, 500, 8) + exchange(WEB[1], 1_100, 700, 8))
+    rows = [
+        (1_050, 901, 8, b"1"),
+        (1_150, 902, 8, b"2"),
+        (9_000, 901, 8, b"1"),
+        (9_001, 5, 33, b"1"),
+    ]
+    ring, end = make_ring(rows)
+    requests.add_messages(ring, 0, end, lambda _, data: int(data[:1]), sessions=True)
+    feed(requests, events, 1 << 40)
+    named = {kinds.names[row[0]]: row[3] for row in requests.take_block()}
+    assert {*named} == {"web:80 GET /a", "web:80 GET /b"}
+    assert [(row[1], row[5]) for row in requests.list_messages(9_001)] == [(5, True)]
+
+
 def test_a_service_has_only_so_many_labels() -> None:
     kinds = Kinds(lambda tid: (tid, "web", ""))
     service = kinds.find(8, 80, 2, 0)
@@ -745,6 +767,45 @@ class PlayedProbe:
         return 3
 
     def detach(self) -> None: ...
+
+
+class PlayedDecrypted:
+    """In place of probes at libraries of TLS: ten calls of 2 us so far."""
+
+    def __init__(self, **_: bool) -> None:
+        self.labels, self.is_closed = PlayedProbe(), False
+
+    def measure(self) -> float:
+        return 2e-6
+
+    def count_calls(self) -> int:
+        return 10
+
+    def __exit__(self, *_: object) -> None:
+        self.is_closed = True
+
+
+def test_labels_of_what_is_decrypted_are_held_and_charged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kinds_module, "open_probe", lambda **_: PlayedProbe())
+    monkeypatch.setattr(kinds_module, "_measure_receive", lambda: 1e-6)
+    made = PlayedDecrypted()
+    monkeypatch.setattr(decrypted_module, "Decrypted", lambda **_: made)
+    requests, kinds = served()
+    labels = HeldLabels(requests, kinds, 1 << 20, tls=True)
+    made.labels.hand_over([(1_050, 901, 8, b"GET /cart HTTP/1.1\r\n")])
+    labels.take()
+    feed(requests, exchange(WEB[0], 1_000, 500, 8), 1 << 40)
+    assert [kinds.names[row[0]] for row in requests.take_block()] == ["web:80 GET /cart"]
+    assert labels.charge() == pytest.approx(2e-5)
+    assert labels.charge() == 0
+    said = labels.save(tmp_path / "labels", 1_000)
+    assert (said["from"], said["count"], said["lost"]) == ("bytes,tls", 1, 6)
+    [row] = read_labels(tmp_path / "labels")
+    assert row == (1_050, 901, 8, 20, bytes(16), 0, SESSION, 0, "GET /cart")
+    labels.close()
+    assert made.is_closed
 
 
 def test_labels_are_held_for_a_dump(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

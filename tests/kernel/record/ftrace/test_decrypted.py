@@ -209,3 +209,17 @@ def test_a_kernel_that_refuses_is_told(monkeypatch):
         Decrypted(headers=False)
     assert "tls" in refused.value.do
     assert list(own_programs()) == []
+
+
+def test_what_calls_cost_is_measured_and_they_are_counted(contexts):
+    with Decrypted(headers=False, streams=False) as made:
+        assert 0 < made.measure() < 1e-3
+        before = made.count_calls()
+        server, client = connect(contexts, memory=False)
+        for _ in range(10):
+            client.sendall(REQUEST)
+            server.recv(4096)
+        client.close()
+        server.close()
+        assert made.count_calls() - before >= 10
+    assert list(own_programs()) == []
