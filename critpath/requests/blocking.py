@@ -106,9 +106,12 @@ def find_departures(
     answers = np.flatnonzero(thread_keys(host, requests.tid) == key)
     calls = np.flatnonzero(thread_keys(endpoints.host[subs.endpoint], subs.tid) == key)
     known = (subs.attribution[calls] != Certainty.DOUBTFUL) & (subs.request[calls] >= 0)
-    time = np.concatenate([requests.answered_ns[answers], subs.begin_ns[calls], [_NEVER]])
-    whose = np.concatenate([answers, np.where(known, subs.request[calls], NONE), [NONE]])
-    which = np.concatenate([np.full(len(answers), NONE), calls, [NONE]])
+    # An answer's last part, too: what it is about may have been made after its head was sent.
+    parts = (requests.answered_ns[answers], requests.end_ns[answers], subs.begin_ns[calls])
+    time = np.concatenate([*parts, [_NEVER]])
+    whose = np.where(known, subs.request[calls], NONE)
+    whose = np.concatenate([answers, answers, whose, [NONE]])
+    which = np.concatenate([np.full(2 * len(answers), NONE), calls, [NONE]])
     order = np.argsort(time, kind="stable")
     return time[order], whose[order], which[order]
 

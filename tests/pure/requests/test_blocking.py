@@ -117,8 +117,11 @@ def test_who_waits_for_a_blocked_loop_is_told_what_blocked_it(load, tmp_path, mo
     assert detail.under_way == 3
 
 
-def test_what_a_loop_runs_for_long_is_of_whom_it_answers_then(load, tmp_path, monkeypatch):
-    lines = ["lp R1 R2 R3              S2  S1 S3"]
+@pytest.mark.parametrize(
+    "line", ["lp R1 R2 R3              S2  S1 S3", "lp R1 R2 R3 S2              S2  S1 S3"]
+)
+def test_what_a_loop_runs_for_long_is_of_whom_it_answers_then(load, tmp_path, monkeypatch, line):
+    lines = [line]
     _, tables, _, found = drawn(load, tmp_path, monkeypatch, lines)
     long = np.flatnonzero(found.slices.run_ns >= 10 * 100_000)
     assert [tables.numbers[of] for of in found.slices.request[long].tolist()] == ["2"]
