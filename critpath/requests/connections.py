@@ -17,7 +17,7 @@ from typing import Final
 
 import numpy as np
 
-from critpath.model import F64, I32, I64, Bool, Workers
+from critpath.model import F64, I32, I64, Bool, State, Workers
 from critpath.model.requests import (
     NONE,
     Act,
@@ -109,6 +109,55 @@ def find_pool_waits(
         )
     request, begin, end, about = np.vstack(found).T.copy()
     return PoolWaits(request, begin, end, about, tuple(names), tuple(notes))
+
+
+def lay_waits(start: I64, table: I64, waits: PoolWaits | None) -> tuple[I64, I64, I64]:
+    """Put waits for connections in the place of what the threads of these requests did.
+
+    Parameters
+    ----------
+    start, table : int64
+        As `critpath.requests._pieces.Composer.compose` returns them.
+    waits : PoolWaits or None
+
+    Returns
+    -------
+    start, table
+        With more pieces.
+    pool : int64 [pieces]
+        What for; -1 elsewhere.
+    """
+    if waits is None or not len(waits.request):
+        return start, table, np.full(len(table), NONE, np.int64)
+    order = np.lexsort((waits.end, waits.begin, waits.request))
+    request, end = waits.request[order], waits.end[order]
+    # Of two at once the later begins where the earlier ends.
+    until = _accumulate(request, end)
+    begin = waits.begin[order].copy()
+    begin[1:] = np.where(request[1:] == request[:-1], np.maximum(begin[1:], until[:-1]), begin[1:])
+    of, since, to = table[:, 5], table[:, 1], table[:, 2]
+    low = _Ordered(request, until).count(of, since, at=True)
+    high = _Ordered(request, begin).count(of, to, at=False)
+    many = np.where(table[:, 3] == int(State.NET_TRANSIT), 0, np.maximum(high - low, 0))
+    piece, at = _expand(low, many)
+    cuts = np.column_stack([np.maximum(begin[at], since[piece]), np.minimum(end[at], to[piece])])
+    kept = cuts[:, 0] < cuts[:, 1]
+    piece, cuts, about = piece[kept], cuts[kept], waits.about[order][at[kept]]
+    # What is left of a piece before each wait, the waits, and what is left at its end.
+    before, rest = since[piece].copy(), since.copy()
+    again = np.flatnonzero(piece[1:] == piece[:-1]) + 1
+    before[again] = cuts[again - 1, 1]
+    np.maximum.at(rest, piece, cuts[:, 1])
+    which = np.concatenate([piece, piece, np.arange(len(table))])
+    laid = table[which]
+    laid[:, 1] = np.concatenate([before, cuts[:, 0], rest])
+    laid[:, 2] = np.concatenate([cuts[:, 0], cuts[:, 1], to])
+    pool = np.concatenate([np.full(len(piece), NONE), about, np.full(len(table), NONE)])
+    laid[pool >= 0, 3:5] = int(State.WAIT_POOL), NONE
+    order = np.lexsort((laid[:, 2], laid[:, 1], which))
+    order = order[(laid[order, 2] > laid[order, 1]) | (rest[which[order]] == since[which[order]])]
+    begins = np.concatenate([[0], np.cumsum(np.bincount(which[order], minlength=len(table)))])
+    return begins[start], laid[order], pool[order]
 
 
 class _Calls:

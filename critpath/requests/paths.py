@@ -7,7 +7,6 @@ thread is the request's.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any, Final
@@ -29,7 +28,7 @@ from critpath.model.requests import (
 )
 from critpath.requests._pieces import Composer
 from critpath.requests.blocking import Blocked
-from critpath.requests.connections import PoolWaits
+from critpath.requests.connections import PoolWaits, lay_waits
 from critpath.requests.crossings import find_first_departures, find_transits
 from critpath.requests.held import name_held, overlap_slices
 from critpath.requests.owners import find_loops, thread_keys
@@ -94,7 +93,7 @@ def compose_paths(
         *(doubtful, mine, transits),
     )
     start, table, left = composer.compose(np.ascontiguousarray(seen, np.int64))
-    start, table, pool = _lay_waits(start, table, waits)
+    start, table, pool = lay_waits(start, table, waits)
     askers = _find_askers(endpoints, subrequests, len(requests))
     about, names = _name_transits(table[:, 4], subrequests, mine, endpoints, hosts)
     details = tuple(Detail(device=name) for name in names)
@@ -120,61 +119,6 @@ def compose_paths(
         confidence=_multiply_links(table, of_row, requests, subrequests, mine),
         asker=askers[table[:, 5]],
     ), left
-
-
-def _lay_waits(start: I64, table: I64, waits: PoolWaits | None) -> tuple[I64, I64, I64]:
-    """Put waits for connections in the place of what the threads of these requests did.
-
-    Returns
-    -------
-    start, table
-        With more pieces.
-    pool : int64 [pieces]
-        What for; -1 elsewhere.
-    """
-    pool = np.full(len(table), NONE, np.int64)
-    if waits is None or not len(waits.request):
-        return start, table, pool
-    of: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
-    every = (waits.request, waits.begin, waits.end, waits.about)
-    for request, *wait in zip(*(column.tolist() for column in every), strict=True):
-        of[request].append((wait[0], wait[1], wait[2]))
-    some = np.isin(table[:, 5], waits.request) & (table[:, 3] != int(State.NET_TRANSIT))
-    pieces: list[I64] = []
-    codes: list[int] = []
-    counts = np.ones(len(table), np.int64)
-    for row in np.flatnonzero(some).tolist():
-        piece, before = table[row], len(codes)
-        cuts = sorted(
-            (max(begin, int(piece[1])), min(end, int(piece[2])), about)
-            for begin, end, about in of[int(piece[5])]
-        )
-        at = int(piece[1])
-        for begin, end, about in cuts:
-            if end <= max(begin, at):
-                continue
-            first = max(begin, at)
-            for since, until, code in ((at, first, NONE), (first, end, about)):
-                if until > since:
-                    made = piece.copy()
-                    made[1:3] = since, until
-                    if code >= 0:
-                        made[3], made[4] = int(State.WAIT_POOL), NONE
-                    pieces.append(made)
-                    codes.append(code)
-            at = end
-        if at < piece[2]:
-            made = piece.copy()
-            made[1] = at
-            pieces.append(made)
-            codes.append(NONE)
-        counts[row] = len(codes) - before
-    begins = np.concatenate([[0], np.cumsum(counts)])
-    laid, pool = np.repeat(table, counts, axis=0), np.full(int(begins[-1]), NONE, np.int64)
-    places = np.repeat(some, counts)
-    if codes:
-        laid[places], pool[places] = np.array(pieces), codes
-    return begins[start], laid, pool
 
 
 def find_calls(activity: Activity, requests: RequestTable, subs: Subrequests) -> tuple[I64, I64]:

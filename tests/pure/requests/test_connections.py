@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath.model import State
-from critpath.requests.connections import _sum_until, find_pool_waits
+from critpath.requests.connections import PoolWaits, _sum_until, find_pool_waits, lay_waits
 from critpath.requests.links import attribute
 from critpath.requests.paths import compose_paths
 
@@ -129,6 +129,40 @@ def test_how_long_waits_overlap_a_hold_is_what_a_plain_sum_says(pairs, one, othe
     begin, end = sorted((one, other))
     low, high = _sum_until(np.array([begin, end], np.int64), *waits.T).tolist()
     assert high - low == sum(max(0, min(e, end) - max(b, begin)) for b, e in waits.tolist())
+
+
+PIECES = st.lists(st.tuples(st.integers(0, 2), st.integers(1, 20), st.booleans()), max_size=6)
+WAITS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 60), st.integers(1, 20)), max_size=6)
+
+
+@given(PIECES, WAITS)
+def test_waits_lie_where_a_plain_look_at_each_moment_lays_them(lengths, drawn):
+    rows, at = [], dict.fromkeys(range(3), 0)
+    for request, length, flies in lengths:
+        state = State.NET_TRANSIT if flies else State.SHARED
+        rows.append((7, at[request], at[request] + length, int(state), 5, request))
+        at[request] += length
+    table = np.array(rows, np.int64).reshape(-1, 6)
+    start = np.arange(len(rows) + 1)  # a path of each piece
+    columns = np.array([(r, b, b + n, code) for code, (r, b, n) in enumerate(drawn)], np.int64)
+    request, begin, end, about = columns.reshape(-1, 4).T.copy()
+    waits = PoolWaits(request, begin, end, about, tuple(map(str, about.tolist())))
+    begins, laid, pool = lay_waits(start, table, waits)
+    for number, (_, since, to, state, _, of) in enumerate(rows):
+        mine = slice(begins[number], begins[number + 1])
+        told = {}
+        for (_, low, high, found, _, whose), code in zip(
+            laid[mine].tolist(), pool[mine].tolist(), strict=True
+        ):
+            assert (found, whose) == (state if code < 0 else int(State.WAIT_POOL), of)
+            for moment in range(low, high):
+                assert told.setdefault(moment, code) == code
+        wanted = dict.fromkeys(range(since, to), -1)
+        if state != State.NET_TRANSIT:
+            for who, low, high, code in sorted(columns.reshape(-1, 4).tolist()):
+                for moment in range(max(low, since), min(high, to)) if who == of else ():
+                    wanted[moment] = wanted[moment] if wanted[moment] >= 0 else code
+        assert told == wanted
 
 
 @pytest.mark.parametrize("connections", [1, 16])
