@@ -86,6 +86,7 @@ def find_facts(
         facts += [
             *_path_facts(paths),
             *_loop_facts(paths),
+            *_pool_facts(paths),
             *_call_facts(paths),
             *_symbol_facts(vectors, by_role),
         ]
@@ -313,6 +314,28 @@ def _loop_facts(paths: PathSet) -> list[Fact]:
         for name, of in ((name, sorted(set(pairs))) for name, pairs in found.items())
         if of
     ]
+
+
+def _pool_facts(paths: PathSet) -> list[Fact]:
+    """Return how many others waited for a connection of a pool as each began; none if none did."""
+    found: list[I64] = [np.zeros((0, 3), np.int64)]
+    first = 0
+    for chunk in paths.paths.chunks():
+        at = np.flatnonzero(chunk.state == State.WAIT_POOL)
+        recording = paths.session[chunk.path[at] + first]
+        found.append(np.column_stack([recording, chunk.begin[at], chunk.end[at]]))
+        first += len(chunk)
+    waits = np.concatenate(found)
+    if not len(waits):
+        return []
+    begin = paths.executions.begin
+    waiting = np.zeros(len(paths), np.int64)
+    for recording in np.unique(waits[:, 0]).tolist():
+        mine = paths.session == recording
+        since, until = np.sort(waits[waits[:, 0] == recording, 1:], axis=0).T
+        begun = np.searchsorted(since, begin[mine], "left")
+        waiting[mine] = begun - np.searchsorted(until, begin[mine], "right")
+    return [Fact("pool.waiting", "number", np.maximum(waiting, 0))]
 
 
 def _note_begins(

@@ -35,6 +35,10 @@ _PHRASES: Final[dict[str, tuple[str, str]]] = {
     "cpu": ("ran on CPU {v}", "ran on CPU {v}"),
     "cpus": ("used {v} CPUs or more", "used {v} CPUs or more"),
     "concurrent": ("{v} or more others under way", "began with {v} or more others under way"),
+    "pool.waiting": (
+        "{v} or more others waiting for a connection",
+        "began while {v} or more others waited for a connection",
+    ),
     "idle_before": (
         "thread idle for {v} or more before",
         "came to a thread that was idle for {v} or more",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath.errors import UsageError
+from critpath.explore.columns import _pool_facts
 from critpath.explore.conditions import (
     LONGEST,
     check_condition,
@@ -19,6 +21,7 @@ from critpath.explore.conditions import (
     parse_condition,
     settle,
 )
+from critpath.model import State
 from critpath.model.exploration import Fact, Junction
 
 _PLACE = importlib.util.spec_from_file_location("made", Path(__file__).with_name("made.py"))
@@ -221,3 +224,32 @@ def test_a_regular_expression_takes_linear_time():
     words = ("a" * 5000 + "!",) * 50
     slow = made.table([1] * N, [Fact("thread", "text", np.arange(N) % 50, words)])
     assert not holds("thread ~ '^(a+)+$'", slow).any()
+
+
+def test_how_many_wait_for_a_connection_as_one_begins_is_what_a_plain_look_says():
+    paths = made.paths(120)
+    assert _pool_facts(paths) == []
+    state = np.where(paths.paths.state == State.WAIT_CPU, State.WAIT_POOL, paths.paths.state)
+    begin = paths.executions.begin // 3  # several at a time
+    earlier = np.repeat(paths.executions.begin - begin, np.diff(paths.paths.start))
+    moved = replace(
+        paths.paths,
+        state=state.astype(np.uint8),
+        begin=paths.paths.begin - earlier,
+        end=paths.paths.end - earlier,
+    )
+    of, session = paths.executions, np.arange(120) % 2
+    executions = replace(of, begin=begin, end=of.end - of.begin + begin)
+    two = {"session": session, "sources": ("one", "other")}
+    [fact] = _pool_facts(replace(paths, executions=executions, paths=moved, **two))
+    row = np.repeat(np.arange(120), np.diff(moved.start))
+    waits = np.flatnonzero(moved.state == State.WAIT_POOL).tolist()
+    wanted = [
+        sum(
+            moved.begin[at] < begin[of] < moved.end[at] and session[row[at]] == session[of]
+            for at in waits
+        )
+        for of in range(120)
+    ]
+    assert max(wanted) > 1
+    assert fact.values.tolist() == wanted
