@@ -565,7 +565,7 @@ class _Resting:
         return waits[slept >= CONNECTIONS.asleep * (waits[:, 2] - waits[:, 1])]
 
 
-def _accumulate(request: I32, until: I64) -> I64:
+def _accumulate(request: I32 | I64, until: I64) -> I64:
     """Return the latest end up to each row, of rows in order of their request."""
     if not len(until):
         return until
