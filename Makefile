@@ -130,6 +130,7 @@ evaluation-healthy: installed ## 300 healthy pairs of each kind, boots of a gues
 
 evaluation-requests: installed ## how surely requests of real servers are found, and faults by them (an hour, as root)
 	$(EVALUATE) evaluation/servers/run.py critpath-evaluation/requests
+	$(EVALUATE) evaluation/servers/proxies.py critpath-evaluation/proxies
 	$(EVALUATE) evaluation/servers/tiers.py critpath-evaluation/tiers
 	$(EVALUATE) evaluation/servers/faults.py critpath-evaluation/faults
 	$(EVALUATE) evaluation/servers/labels.py critpath-evaluation/labels --python critpath-evaluation/requests/python/bin/python
