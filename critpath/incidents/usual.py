@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from critpath.errors import CritpathError, UsageError
 from critpath.incidents.times import format_time, parse_time
@@ -33,6 +33,8 @@ _AGES: Final = 2  # what runs now, and before it was deployed
 _ENOUGH: Final = 50  # technical: executions; more files are taken until there are so many
 _MOST_FILES: Final = 4  # technical: that are taken together
 _NEAREST: Final = 6  # technical: recordings that a dump is held against
+_FEWEST: Final = 3  # technical: recordings, that tell by how much recordings differ
+_T = TypeVar("_T")
 _MOST_PROGRAMS: Final = 10_000  # names that are kept in mind
 _NAME: Final = re.compile(r"(\d{8}T\d{2})Z-(\d{1,9})\.baseline\.json", re.ASCII)
 
@@ -146,6 +148,13 @@ def measure_load(paths: PathSet) -> float:
     return count * NS_PER_S / took if took > 0 else 0.0
 
 
+def choose_before(of: Sequence[_T], ends: Sequence[float], until: float) -> list[_T]:
+    """Return what ended before a time; the first few where it is fewer, as few tell nothing."""
+    first = sorted(ends)[:_FEWEST][-1:]
+    last = max(first, default=0.0)
+    return [one for one, end in zip(of, ends, strict=True) if end < until or end <= last]
+
+
 def find_end(paths: PathSet) -> float:
     """Return when the last execution ended (s since 1970); 0 if not known."""
     return max(
@@ -214,8 +223,9 @@ class Usual:
                 sets += [
                     (each, file.name, session.recorded)
                     for each, session in zip(listed, baseline.sessions, strict=True)
-                    if each.specification == specification and find_end(each) < until
+                    if each.specification == specification
                 ]
+            sets = choose_before(sets, [find_end(each) for each, *_ in sets], until)
             if sets:
                 near = choose_alike([measure_load(each) for each, *_ in sets], load)
                 chosen = [sets[place] for place in near]
@@ -239,10 +249,9 @@ class Usual:
             baseline = self._load(at)
             if baseline is None:
                 continue
-            left = [one for one in baseline.sessions if find_end(one.paths) < since]
-            if not left:
-                (self._place / at.name).unlink()
-            elif len(left) < len(baseline.sessions):
+            ends = [find_end(one.paths) for one in baseline.sessions]
+            left = choose_before(baseline.sessions, ends, since)
+            if len(left) < len(baseline.sessions):
                 replace(baseline, sessions=tuple(left)).save(self._place / at.name)
 
     def add(self, paths: PathSet, second: int, age: int) -> None:
