@@ -396,7 +396,9 @@ def own_stretches(
     keys = thread_keys(slices.host, slices.tid)
     owner = np.full(len(slices), NONE, np.int64)
     for key in np.unique(keys[long]).tolist():
-        mine = np.flatnonzero(long & (keys == key))
+        mine = np.flatnonzero((slices.request < 0) & (keys == key))
+        usual = float(np.median(slices.run_ns[mine]))
+        mine = mine[slices.run_ns[mine] >= max(BLOCKING.long, BLOCKING.longer * usual)]
         time, whose, _ = find_departures(endpoints, requests, subs, key)
         at = np.searchsorted(time, slices.end_ns[mine])
         owner[mine] = np.where(time[at] == slices.end_ns[mine], whose[at], NONE)

@@ -318,10 +318,13 @@ class Blocking(Group, name="blocking", guards="loops that requests wait for"):
         SERVERS,
     )
     long = Parameter(
-        1_000_000,
+        5_000_000,
         "ns",
         "that a loop runs without a break, to have done so for whom it acts then",
         SERVERS,
+    )
+    longer = Parameter(
+        10.0, "times", "the middle stretch of its loop that such a stretch takes as well", SERVERS
     )
     worth = Parameter(
         0.01, "share", "of the time that a loop is blocked, from which on that is noted", CUSTOM

@@ -16,7 +16,7 @@ from critpath.requests.held import note_blocked
 from critpath.requests.links import attribute
 from critpath.requests.paths import compose_paths
 
-# One column is 100 µs.  lp is the loop; what is found: call or "-", from, to, whose.
+# One column is 1 ms.  lp is the loop; what is found: call or "-", from, to, whose.
 DRAWINGS = {
     "a call while another request is there": (
         ["lp R1 R2 sa z       ra S1 S2 R3 S3", "net    A3     !lp"],
@@ -51,7 +51,7 @@ DRAWINGS = {
 
 def drawn(load, tmp_path, monkeypatch, lines):
     drawing = load("pure/requests/drawing.py")
-    monkeypatch.setattr(drawing, "COLUMN", 100_000)
+    monkeypatch.setattr(drawing, "COLUMN", 1_000_000)
     file = tmp_path / "drawn.txt"
     file.write_text("# it\n" + "\n".join(lines) + "\n")
     [each] = drawing.read_drawings(file)
@@ -117,13 +117,14 @@ def test_who_waits_for_a_blocked_loop_is_told_what_blocked_it(load, tmp_path, mo
     assert detail.under_way == 3
 
 
-@pytest.mark.parametrize(
-    "line", ["lp R1 R2 R3              S2  S1 S3", "lp R1 R2 R3 S2              S2  S1 S3"]
-)
+LONG = " " * 60
+
+
+@pytest.mark.parametrize("line", [f"lp R1 R2 R3{LONG}S2  S1 S3", f"lp R1 R2 R3 S2{LONG}S2  S1 S3"])
 def test_what_a_loop_runs_for_long_is_of_whom_it_answers_then(load, tmp_path, monkeypatch, line):
     lines = [line]
     _, tables, _, found = drawn(load, tmp_path, monkeypatch, lines)
-    long = np.flatnonzero(found.slices.run_ns >= 10 * 100_000)
+    long = np.flatnonzero(found.slices.run_ns >= 10 * 1_000_000)
     assert [tables.numbers[of] for of in found.slices.request[long].tolist()] == ["2"]
     assert found.slices.attribution[long].tolist() == [Certainty.LIKELY]
 
