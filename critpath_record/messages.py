@@ -15,6 +15,10 @@ HEADERS: Final = 1024  # bytes that are looked through for a traceparent, if tha
 METHODS: Final = (b"GET", b"POST", b"PUT", b"HEAD", b"DELETE", b"PATCH", b"OPTIONS")
 # Bytes of a command of Redis that have its name; behind it are keys and values.
 COMMAND: Final = 32
+# Of brokers: what NATS says of a message, and AMQP's methods of class 60, from byte 7 on.
+NATS: Final = (b"PUB ", b"HPUB", b"MSG ", b"HMSG")
+AMQP: Final = {40: "basic.publish", 60: "basic.deliver", 71: "basic.get-ok"}
+BASIC: Final = 60
 
 _MOST_PREPARED: Final = 65_536  # statements; those of the oldest socket are forgotten
 _STARTUP: Final = b"\0\3\0\0"  # PostgreSQL's first message, behind its length
@@ -141,6 +145,10 @@ def label_message(data: bytes) -> str:
     if data[2:5] == b"\0\0\3":
         # MySQL's COM_QUERY; without attributes there are a count of none and of one set.
         return label_sql(data[5:].removeprefix(b"\0\1"), quotes='"#', cut=len(data) == WINDOW)
+    if data[:1] == b"\1" and data[7:10] == bytes((0, BASIC, 0)):
+        return AMQP.get(data[10], "") if len(data) > 10 else ""
+    if data[:4] in NATS:
+        return data[:4].decode().rstrip() if data[4:5] != b"\r" else ""
     return _label_http(data)
 
 

@@ -141,6 +141,11 @@ STARTS: Final = (
     Start("recording/soak.py", "--seconds 1 --rate 50", "kernel"),
     Start("results.py", "--to {made}/r.json " + str(HERE / "benchmarks/false_alarms.py") + " 1"),
     Start("servers/bound.py", "{made}"),
+    Start(
+        "servers/brokers.py",
+        "{made} list --connections 1 --messages 12",
+        "kernel redis-server import:redis",
+    ),
     Start("servers/calls.py", "{made}"),
     Start("servers/faults.py", "{made} --requests 60 asyncio-cpu", "kernel redis-server"),
     Start("servers/labels.py", "{made} cost --pairs 2", "kernel redis-server"),

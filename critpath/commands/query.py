@@ -44,6 +44,7 @@ MEANINGS: Final = {
     "subrequests": "what was asked for a request: over which endpoint, by whom, how that is known",
     "slices": "a stretch of a thread for one request, or shared by several of a loop",
     "links": "what leads from a slice to another: a message, a wake",
+    "passed": "a message that went through a broker: who put it there, the request that it became",
     "endpoints": "a life of a socket: its ends, who serves, its peer",
     "slow": "of facts the slowest tenth of each label",
     "tree": "of facts what is a sub-request of what: depth, and the root's execution",

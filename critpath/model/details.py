@@ -42,7 +42,7 @@ _NAMES: Final = {
     **dict.fromkeys((State.RUN_SYSCALL, State.WAIT_TASK, State.WAIT_STOPPED), "call"),
     **dict.fromkeys((State.WAIT_FUTEX, State.WAIT_POLL, State.WAIT_PIPE), "call"),
     **dict.fromkeys((State.IRQ, State.WAIT_DEVICE, State.NET_TRANSIT), "device"),
-    **dict.fromkeys((State.WAIT_DISK, State.WAIT_NET, State.WAIT_POOL), "device"),
+    **dict.fromkeys((State.WAIT_DISK, State.WAIT_NET, State.WAIT_POOL, State.WAIT_QUEUE), "device"),
     **dict.fromkeys((State.SOFTIRQ, State.WAIT_SOFTIRQ, State.WAIT_IPI), "interrupt"),
     **dict.fromkeys((State.WAIT_CPU, State.QUEUED, State.SHARED), "peer"),
 }

@@ -401,6 +401,32 @@ class RequestFacts(FlatTable):
     threads: I64 = field(metadata=col("that worked for it"))
 
 
+@dataclass(frozen=True, eq=False)
+class Passed(FlatTable):
+    """One message that went through a broker, with whose it was and who worked for it, per row."""
+
+    COUNTED = "message"
+
+    job: I32 = field(metadata=col("the request that is the work for it", of="requests"))
+    producer: I32 = field(
+        metadata=col("the request that put it into the queue", least=0, of="requests")
+    )
+    broker: I32 = field(metadata=col("whose queue: redis-server:6379", words="strings"))
+    put_ns: I64 = field(metadata=col("when it was put there"))
+    received_ns: I64 = field(metadata=col("when it was received"))
+    before: I32 = field(metadata=col("how many were in the queue when it was put there"))
+    attribution: U8 = field(metadata=col("how sure the producer is", words=CERTAINTIES))
+    probability: F64 = field(metadata=col("that it is the right one; 0 where none is known"))
+    strings: tuple[str, ...] = ("",)
+
+    @classmethod
+    def make_empty(cls) -> Passed:
+        """Return a table without messages."""
+        small, large = np.zeros(0, np.int32), np.zeros(0, np.int64)
+        sure = np.zeros(0, np.uint8)
+        return cls(small, small, small, large, large, small, sure, np.zeros(0))
+
+
 # Columns of `RequestFacts`.
 _FACTS: Final = RequestFacts.declared()
 FACT_TEXTS: Final = tuple(name for name, (_, kind) in _FACTS.items() if kind == TEXTS)
@@ -526,6 +552,8 @@ class Sketches:
         Which touch a time that was not recorded, or may be another's; none where omitted.
     left_out : mapping
         How many of each service that are, and for how many others stand.
+    passed : Passed
+        What went through brokers.
     """
 
     recording: str
@@ -545,6 +573,7 @@ class Sketches:
     alone: int = 0
     cut: Bool = field(default_factory=lambda: np.zeros(0, np.bool_))
     left_out: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    passed: Passed = field(default_factory=Passed.make_empty)
 
     def __post_init__(self) -> None:
         if not len(self.cut):

@@ -74,6 +74,7 @@ _LOOKS: Final[dict[State, tuple[str, str, str]]] = {
     State.QUEUED: ("B", ORANGE, "dots"),
     State.SHARED: ("E", YELLOW, "diagonal"),
     State.WAIT_POOL: ("A", ORANGE, "dots"),
+    State.WAIT_QUEUE: ("Ω", YELLOW, "dots"),  # all of A to Z are taken
     State.RECLAIM: ("Y", GREEN, "bars"),
     State.WAIT_TASK: ("W", SKY, "solid"),
     State.WAIT_FUTEX: ("F", SKY, "diagonal"),

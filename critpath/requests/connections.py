@@ -11,7 +11,7 @@ open, less the calls under way.  A pool serves who came first, so those that cam
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -29,15 +29,15 @@ from critpath.model.requests import (
     Subrequests,
 )
 from critpath.requests.owners import process_keys, thread_keys
-from critpath.schema.notes import PoolHeld
+from critpath.schema.notes import Note, PoolHeld
 from critpath.schema.parameters.requests import CONNECTIONS
 
 _NEVER: Final = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, eq=False)
-class PoolWaits:
-    """Waits of requests for a connection, in no order.
+class Waits:
+    """Waits of requests for a connection, or of one other state, in no order.
 
     Attributes
     ----------
@@ -47,7 +47,8 @@ class PoolWaits:
         What for: codes into ``names``.
     names : tuple of str
         ``one of 4 connections to postgres:5432``.
-    notes : tuple of PoolHeld
+    notes : tuple of Note
+    state : State
     """
 
     request: I64
@@ -55,7 +56,8 @@ class PoolWaits:
     end: I64
     about: I64
     names: tuple[str, ...]
-    notes: tuple[PoolHeld, ...] = ()
+    notes: tuple[Note, ...] = ()
+    state: State = State.WAIT_POOL
 
 
 def find_pool_waits(
@@ -65,7 +67,7 @@ def find_pool_waits(
     requests: RequestTable,
     subrequests: Subrequests,
     slices: Slices,
-) -> PoolWaits:
+) -> Waits:
     """Find who waits for a connection of a pool that others hold.
 
     Parameters
@@ -76,7 +78,7 @@ def find_pool_waits(
 
     Returns
     -------
-    PoolWaits
+    Waits
     """
     calls = _Calls(workers, endpoints, requests, subrequests)
     pools = [_Pool(mine, calls, endpoints, requests) for mine in calls.find_pools()]
@@ -86,7 +88,7 @@ def find_pool_waits(
     notes: list[PoolHeld] = []
     if not pools:
         nothing = np.zeros(0, np.int64)
-        return PoolWaits(nothing, nothing, nothing, nothing, ())
+        return Waits(nothing, nothing, nothing, nothing, ())
     resting = _Resting(activity, workers, endpoints, requests, subrequests, slices)
     for pool in pools:
         waits = np.vstack([pool.find_waits(resting), pool.find_unsure_waits(resting)])
@@ -108,17 +110,17 @@ def find_pool_waits(
             )
         )
     request, begin, end, about = np.vstack(found).T.copy()
-    return PoolWaits(request, begin, end, about, tuple(names), tuple(notes))
+    return Waits(request, begin, end, about, tuple(names), tuple(notes))
 
 
-def lay_waits(start: I64, table: I64, waits: PoolWaits | None) -> tuple[I64, I64, I64]:
+def lay_waits(start: I64, table: I64, waits: Sequence[Waits]) -> tuple[I64, I64, I64]:
     """Put waits for connections in the place of what the threads of these requests did.
 
     Parameters
     ----------
     start, table : int64
         As `critpath.requests._pieces.Composer.compose` returns them.
-    waits : PoolWaits or None
+    waits : sequence of Waits
 
     Returns
     -------
@@ -127,13 +129,20 @@ def lay_waits(start: I64, table: I64, waits: PoolWaits | None) -> tuple[I64, I64
     pool : int64 [pieces]
         What for; -1 elsewhere.
     """
-    if waits is None or not len(waits.request):
+    names = np.cumsum([0, *(len(of.names) for of in waits)]).tolist()
+    every = [
+        np.column_stack([of.request, of.begin, of.end, of.about + first])
+        for of, first in zip(waits, names, strict=False)
+    ]
+    if not sum(map(len, every)):
         return start, table, np.full(len(table), NONE, np.int64)
-    order = np.lexsort((waits.end, waits.begin, waits.request))
-    request, end = waits.request[order], waits.end[order]
+    state = np.repeat([int(of.state) for of in waits], np.diff(names))
+    request, begin, end, code = np.vstack(every).T
+    order = np.lexsort((end, begin, request))
+    request, begin, end, code = (of[order] for of in (request, begin, end, code))
     # Of two at once the later begins where the earlier ends.
     until = _accumulate(request, end)
-    begin = waits.begin[order].copy()
+    begin = begin.copy()
     begin[1:] = np.where(request[1:] == request[:-1], np.maximum(begin[1:], until[:-1]), begin[1:])
     of, since, to = table[:, 5], table[:, 1], table[:, 2]
     low = _Ordered(request, until).count(of, since, at=True)
@@ -142,7 +151,7 @@ def lay_waits(start: I64, table: I64, waits: PoolWaits | None) -> tuple[I64, I64
     piece, at = _expand(low, many)
     cuts = np.column_stack([np.maximum(begin[at], since[piece]), np.minimum(end[at], to[piece])])
     kept = cuts[:, 0] < cuts[:, 1]
-    piece, cuts, about = piece[kept], cuts[kept], waits.about[order][at[kept]]
+    piece, cuts, about = piece[kept], cuts[kept], code[at[kept]]
     # What is left of a piece before each wait, the waits, and what is left at its end.
     before, rest = since[piece].copy(), since.copy()
     again = np.flatnonzero(piece[1:] == piece[:-1]) + 1
@@ -153,7 +162,7 @@ def lay_waits(start: I64, table: I64, waits: PoolWaits | None) -> tuple[I64, I64
     laid[:, 1] = np.concatenate([before, cuts[:, 0], rest])
     laid[:, 2] = np.concatenate([cuts[:, 0], cuts[:, 1], to])
     pool = np.concatenate([np.full(len(piece), NONE), about, np.full(len(table), NONE)])
-    laid[pool >= 0, 3:5] = int(State.WAIT_POOL), NONE
+    laid[pool >= 0, 3], laid[pool >= 0, 4] = state[pool[pool >= 0]], NONE
     order = np.lexsort((laid[:, 2], laid[:, 1], which))
     order = order[(laid[order, 2] > laid[order, 1]) | (rest[which[order]] == since[which[order]])]
     begins = np.concatenate([[0], np.cumsum(np.bincount(which[order], minlength=len(table)))])

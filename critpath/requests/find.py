@@ -27,6 +27,7 @@ from critpath.model import (
 )
 from critpath.model.gaps import hide_layers
 from critpath.model.requests import (
+    Passed,
     Pieces,
     RequestAccount,
     Sketches,
@@ -35,9 +36,10 @@ from critpath.model.requests import (
 )
 from critpath.read import SOURCE_PORT
 from critpath.requests.blocking import Blocked
-from critpath.requests.connections import find_pool_waits
+from critpath.requests.connections import Waits, find_pool_waits
 from critpath.requests.endpoints import UNIX
 from critpath.requests.held import note_blocked
+from critpath.requests.jobs import find_queue_waits, join_messages
 from critpath.requests.left_out import count_left_out
 from critpath.requests.links import (
     attribute,
@@ -131,11 +133,9 @@ def find_requests(
     replayed = leave_out_layers(replayed)
     events = replayed.events
     found, executions, kept = _choose_executions(replayed, specification, recording, learn)
-    waits = find_pool_waits(
-        *(found.activity, replayed.workers, found.endpoints),
-        *(found.requests, found.subrequests, found.slices),
-    )
-    executions = replace(executions, notes=(*executions.notes, *waits.notes, *_note_blocked(found)))
+    waits = _find_waits(found, replayed, found.join_messages())
+    notes = (*(note for of in waits for note in of.notes), *_note_blocked(found))
+    executions = replace(executions, notes=(*executions.notes, *notes))
     calls = None
     if specification.requests.client:
         executions, kept, calls = _see_from_clients(
@@ -185,10 +185,8 @@ def find_sketches(
     """Return all that is known of the requests of a recording, whichever are asked for."""
     replayed = leave_out_layers(replayed)
     found, executions, kept = _choose_executions(replayed, specification, recording, learn)
-    waits = find_pool_waits(
-        *(found.activity, replayed.workers, found.endpoints),
-        *(found.requests, found.subrequests, found.slices),
-    )
+    passed = found.join_messages()
+    waits = _find_waits(found, replayed, passed)
     names = _name_connections(found)
     table = found.requests
     chosen = np.zeros(len(table), np.bool_)
@@ -204,7 +202,11 @@ def find_sketches(
         attribution=found.attribution,
         id=tuple(f"{names[of]}#{turn}" for of, turn in turns),
         chosen=chosen,
-        notes=(*executions.notes, *waits.notes, *_note_blocked(found)),
+        notes=(
+            *executions.notes,
+            *(note for of in waits for note in of.notes),
+            *_note_blocked(found),
+        ),
         doubtful=specification.requests.doubtful,
         hosts=replayed.events.hosts,
         clocks=replayed.events.clocks,
@@ -212,7 +214,19 @@ def find_sketches(
         alone=found.account.unattributed,
         cut=found.cut,
         left_out=found.left_out,
+        passed=passed,
     )
+
+
+def _find_waits(
+    found: FoundRequests, replayed: ReplayedRecording, passed: Passed
+) -> tuple[Waits, ...]:
+    """Return when requests waited for connections, and when their messages lay in queues."""
+    pools = find_pool_waits(
+        *(found.activity, replayed.workers, found.endpoints),
+        *(found.requests, found.subrequests, found.slices),
+    )
+    return pools, find_queue_waits(found.requests, passed)
 
 
 def _choose_executions(
@@ -280,6 +294,12 @@ class FoundRequests(FoundTurns):
     left_out: Mapping[str, Mapping[str, int]]
     blocked: Blocked
 
+    def join_messages(self) -> Passed:
+        """Return what went through brokers."""
+        return join_messages(
+            self.messages, self.endpoints, self.requests, self.subrequests, self.slices
+        )
+
 
 def _find_turns(
     replayed: ReplayedRecording,
@@ -342,6 +362,7 @@ def _find_turns(
         goes_on=found.goes_on,
         parts=found.parts,
         connection=found.connection,
+        messages=found.messages,
         subrequests=made.subrequests,
         unattributed=made.unattributed,
         slices=made.slices,

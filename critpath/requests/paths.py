@@ -28,7 +28,7 @@ from critpath.model.requests import (
 )
 from critpath.requests._pieces import Composer
 from critpath.requests.blocking import Blocked
-from critpath.requests.connections import PoolWaits, lay_waits
+from critpath.requests.connections import Waits, lay_waits
 from critpath.requests.crossings import find_first_departures, find_transits
 from critpath.requests.held import name_held, overlap_slices
 from critpath.requests.owners import find_loops, thread_keys
@@ -49,7 +49,7 @@ def compose_paths(
     doubtful: bool = False,
     hosts: Sequence[str] = (),
     calls: tuple[I64, I64] | None = None,
-    waits: PoolWaits | None = None,
+    waits: Sequence[Waits] = (),
     blocked: Blocked | None = None,
 ) -> tuple[Pieces, int]:
     """Cut requests into pieces, each of which one thread or state accounts for.
@@ -69,8 +69,8 @@ def compose_paths(
     calls : (int64 array, int64 array) or None
         Of each of `rows`, the sub-request that it is where it was asked, and when that began: its
         path begins and ends there (`find_calls`).
-    waits : PoolWaits or None
-        When requests waited for a connection (`find_pool_waits`).
+    waits : sequence of Waits
+        When requests waited for a connection (`find_pool_waits`), or lay in a queue.
     blocked : Blocked or None
         When loops slept though requests were there; with it, what loops did is named.
 
@@ -97,9 +97,8 @@ def compose_paths(
     askers = _find_askers(endpoints, subrequests, len(requests))
     about, names = _name_transits(table[:, 4], subrequests, mine, endpoints, hosts)
     details = tuple(Detail(device=name) for name in names)
-    if waits is not None:
-        about = np.where(pool >= 0, len(details) + pool, about)
-        details += tuple(Detail(device=name) for name in waits.names)
+    about = np.where(pool >= 0, len(details) + pool, about)
+    details += tuple(Detail(device=name) for of in waits for name in of.names)
     if blocked is not None:
         tables = endpoints, requests, subrequests, slices, blocked
         held, more = name_held(table, keys, *tables)

@@ -20,6 +20,7 @@ from critpath.documents.requests import (
 )
 from critpath.model import I64, Bool
 from critpath.model.requests import (
+    NONE,
     Endpoints,
     Rule,
     Sketches,
@@ -52,6 +53,8 @@ def sum_services(sketches: Sequence[Sketches], version: str) -> RequestsDocument
         table, subs, endpoints = each.requests, each.subrequests, each.endpoints
         names = table.strings
         service = table.service
+        producer = np.full(len(table), NONE, np.int64)  # who put the message there
+        producer[each.passed.job] = each.passed.producer
         for name, of in each.left_out.items():
             told = LeftOut(**of)
             left[name] = join_left_out(left[name], told) if name in left else told
@@ -59,7 +62,7 @@ def sum_services(sketches: Sequence[Sketches], version: str) -> RequestsDocument
             requests[names[code]] += count
         for code in _count(service[~each.cut])[0]:
             rows = np.flatnonzero((service == code) & ~each.cut)
-            above = table.parent[rows]
+            above = np.where(table.parent[rows] >= 0, table.parent[rows], producer[rows])
             mine = callers.setdefault(names[code], Counter())
             mine[""] += int((above < 0).sum())
             for other, count in zip(*_count(service[above[above >= 0]]), strict=True):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -27,6 +28,7 @@ from critpath.requests._turns import Cutter
 from critpath.requests.datagrams import split_datagrams
 from critpath.requests.endpoints import FIRST, UDP, UNIX, resolve_endpoints
 from critpath.requests.endpoints import EndpointColumn as Column
+from critpath.requests.jobs import Messages, split_jobs
 from critpath.requests.sessions import place_sessions
 from critpath.requests.streams import split_streams
 from critpath.requests.stretches import Parts, Stretches, part_activity
@@ -121,7 +123,9 @@ class FoundTurns:
     parts : Parts or None
         Of a recording with gaps, what happened between them.
     connection : int64 [endpoints]
-        The endpoint of which each is a stream; itself for others.
+        The endpoint of which each is a stream or a job; itself for others.
+    messages : Messages
+        What went through brokers.
     """
 
     activity: Activity
@@ -135,6 +139,7 @@ class FoundTurns:
     goes_on: Bool
     parts: Parts | None
     connection: I64
+    messages: Messages
 
     @property
     def guessed(self) -> Bool:
@@ -196,7 +201,10 @@ def find_turns(
     if stretches is not None:
         first = vote_first(collected.activity, table[:, Column.FIRST], stretches)
         collected = replace(collected, endpoints=put_column(table, Column.FIRST, first))
-    streams = split_streams(collected, resolve_endpoints(collected, users, end, far, aligned))
+    streams, messages = split_jobs(
+        split_streams(collected, resolve_endpoints(collected, users, end, far, aligned)),
+        processes.name,
+    )
     collected, endpoints, activity = streams.collected, streams.endpoints, streams.activity
     unsure = unsure[streams.connection]
     parts = None if stretches is None else part_activity(activity, endpoints, stretches)
@@ -205,7 +213,7 @@ def find_turns(
     if parts is not None:
         turns, cut, goes_on = add_partial(turns, parts)
     udp = collected.endpoints[:, Column.PROTOCOL] == UDP
-    names = Names(endpoints, processes, udp, hosts if several else ())
+    names = Names(endpoints, processes, udp, hosts if several else (), messages.broker)
     service = names.services(turns)
     if parts is not None:
         service = name_unread(turns, service, endpoints)
@@ -260,7 +268,7 @@ def find_turns(
     requests = name_messages(requests, collected)
     services = names.of_endpoints(turns, service)
     found = activity, endpoints, requests, account, counts, services, processes
-    return FoundTurns(*found, cut[keep], goes_on[keep], parts, streams.connection)
+    return FoundTurns(*found, cut[keep], goes_on[keep], parts, streams.connection, messages)
 
 
 def find_multiplexed(endpoint: I64, number: I64, intrusions: I64, service: I64) -> Bool:
@@ -764,8 +772,9 @@ class Names:
         processes: Processes,
         udp: Bool,
         hosts: Sequence[str] = (),
+        queues: Mapping[int, str] = MappingProxyType({}),
     ) -> None:
-        self._endpoints, self._processes = endpoints, processes
+        self._endpoints, self._processes, self._queues = endpoints, processes, queues
         self._udp, self._hosts = udp, hosts
         self._codes: dict[str, int] = {}
 
@@ -792,7 +801,9 @@ class Names:
         comm = self._processes.name(host, tid)
         if self._hosts:
             comm = f"{comm}@{self._hosts[host]}"
-        if of.family[endpoint] == UNIX:
+        if endpoint in self._queues:
+            name = f"{comm} (queue of {self._queues[endpoint]})"
+        elif of.family[endpoint] == UNIX:
             name = f"{comm}:{of.strings[of.path[endpoint]] or 'unix'}"
         else:
             # Of UDP no event tells the port, and what was there before hides which socket it is.

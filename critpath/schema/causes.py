@@ -193,6 +193,10 @@ CATALOGUE: Final = (
         needs=("device",), next=_OTHERS,
     ),
     CauseKind(
+        id="broker", states=(State.WAIT_QUEUE,), doing="queued", sure="inferred",
+        needs=("device",), next=_OTHERS,
+    ),
+    CauseKind(
         id="shared-loop", states=(State.SHARED,), doing="shared",
         needs=_LOOP, next=_OTHERS,
     ),

@@ -161,6 +161,7 @@ class State(IntEnum):
     SHARED = 23, "RUNNING", "is a loop that works for several requests at once"
     NOT_RECORDED = 24, "UNKNOWN", "was not recorded: in a gap, or not known because of one"
     WAIT_POOL = 25, "BLOCKED", "waits for a connection that other requests hold", "which pool"
+    WAIT_QUEUE = 26, "BLOCKED", "its message lies in the queue of a broker", "which broker"
 
 
 # Details of `State.WAIT_NET` where a packet's sender is no thread that is known.

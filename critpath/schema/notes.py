@@ -346,6 +346,32 @@ class LoopBlocked(Note, frozen=True):
     mean_ns: float
 
 
+class MessagesPassed(Note, frozen=True):
+    """Messages went through a broker, and what was done for them are requests.
+
+    Attributes
+    ----------
+    service, broker : str
+        Of who took them, and whose queue it is.
+    producers : tuple of (str, int)
+        Services whose requests put them there, the most frequent first; "" where none is known.
+    messages : int
+    waited_ns, longest_ns : float
+        Between being put there and being received: on average, and 99 % of them at most.
+    before : float
+        How many were there before each, on average.
+    """
+
+    level = "usual"
+    service: str
+    broker: str
+    producers: tuple[tuple[str, int], ...]
+    messages: int
+    waited_ns: float
+    longest_ns: float
+    before: float
+
+
 class RequestsWithoutClient(Note, frozen=True):
     """Requests were left out, as they have no times at their clients."""
 

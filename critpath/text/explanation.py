@@ -131,6 +131,11 @@ SAID: Final[dict[str, _Said]] = {
         no_longer_theirs="{wait} behind other requests of {name}",
     ),
     "connection": _waits("{connection}", "{wait} for a connection", "waiting for {connection}"),
+    "broker": _Said(
+        "{wait} {time} in the queue of {broker}{tail}",
+        "{wait} in a broker's queue",
+        which_was="waiting in the queue of {broker}",
+    ),
     "shared-loop": _Said(
         "{spend} {time} {on_a_loop}{held}{meanwhile}{tail}",
         "{share} a loop with other requests",
@@ -575,6 +580,12 @@ def _say_device(told: _Telling) -> str:
 def _say_connection(told: _Telling) -> str:
     """Say what was waited for: ``one of 4 connections to postgres:5432``."""
     return told.facts.device or "a connection that other requests hold"
+
+
+@_slot
+def _say_broker(told: _Telling) -> str:
+    """Name whose queue messages lie in: ``redis-server:6379``."""
+    return quoted(told.facts.device) if told.facts.device else "a broker"
 
 
 @_slot

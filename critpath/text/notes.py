@@ -267,6 +267,16 @@ def _loop_blocked(note: n.LoopBlocked, _: Words) -> str:
     )
 
 
+def _messages_passed(note: n.MessagesPassed, _: Words) -> str:
+    whose = [name or "nobody that is known" for name, _ in note.producers]
+    return (
+        f"{plural(note.messages, 'message')} of {' and '.join(whose)} went through the queue of "
+        f"{note.broker} to {note.service.partition(' (')[0]}: each waited "
+        f"{format_ns(note.waited_ns)} on average, 99 % at most {format_ns(note.longest_ns)}, "
+        f"{note.before:.1f} were before it"
+    )
+
+
 def _paths_doubtful(note: n.PathsDoubtful, _: Words) -> str:
     return (
         f"what {format_share(note.doubtful / note.total)} of the requests asked of others is "
@@ -1117,6 +1127,7 @@ _SENTENCES: Final[Mapping[type[n.Note], Callable[[Any, Words], str]]] = {
     n.PathsDoubtful: _paths_doubtful,
     n.PoolHeld: _pool_held,
     n.LoopBlocked: _loop_blocked,
+    n.MessagesPassed: _messages_passed,
     n.FasterSample: _faster_sample,
     n.OtherMix: _other_mix,
     n.Orphans: _orphans,

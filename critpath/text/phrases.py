@@ -100,6 +100,9 @@ PHRASES: Final[dict[State, Phrase]] = {
         "waiting for a connection that other requests held",
         "waiting for a connection",
     ),
+    State.WAIT_QUEUE: Phrase(
+        "in the queue of a broker{}", "waiting in the queue of a broker", "in a broker's queue"
+    ),
 }
 # What is waited for that is no network, or perhaps none, by `Detail.local`.
 PACKETS: Final[dict[bool | None, str]] = {

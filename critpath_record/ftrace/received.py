@@ -29,10 +29,13 @@ from critpath_record import bpf
 from critpath_record._pulse import name_thread
 from critpath_record.ftrace import frames
 from critpath_record.messages import (
+    AMQP,
+    BASIC,
     COMMAND,
     HEADERS,
     LABEL,
     METHODS,
+    NATS,
     WINDOW,
     MessageLabels,
     find_trace_id,
@@ -188,6 +191,7 @@ _READ, _READV, _RECVFROM, _RECVMSG = 0, 19, 45, 47
 _IOV: Final = 16  # of struct msghdr
 
 
+_NAMED: Final = 16  # bytes of what comes from a broker that are looked at
 _DATA: Final = -WINDOW  # on the stack, behind what is said of it
 _RECORD: Final = _DATA - _FACTS
 
@@ -266,9 +270,12 @@ def _choose_requests(a: bpf.Assembler) -> None:
     a.put(bpf.LOAD32, 1, 10, _DATA)
     for word in {(method + b" ")[:4] for method in METHODS}:
         a.jump_if(1, int.from_bytes(word, "little"), "far", code=bpf.EQUAL32)
+    for word in NATS:
+        a.jump_if(1, int.from_bytes(word, "little"), "name", code=bpf.EQUAL32)
     for at, register in enumerate((1, 2, 3, 4, 5)):
         a.put(bpf.LOAD8, register, 10, _DATA + at)
     a.jump_if(1, ord("*"), "command")
+    a.jump_if(1, 1, "amqp")
     a.jump_if(2, 0, "mysql", code=bpf.NOT_EQUAL)
     for kind in "QP":  # PostgreSQL's query, parse, bind; shorter than 16 MB
         a.jump_if(1, ord(kind), "far")
@@ -285,9 +292,23 @@ def _choose_requests(a: bpf.Assembler) -> None:
     a.put(bpf.LOAD8, 1, 10, _DATA + 5)
     a.jump_if(1, 3, "small")
     a.jump("out")
+    # A method of AMQP is named from byte 7 on: its class, and the method.
+    a.name("amqp")
+    a.put(bpf.LOAD8, 1, 10, _DATA + 8)
+    a.jump_if(1, BASIC, "out", code=bpf.NOT_EQUAL)
+    a.put(bpf.LOAD8, 1, 10, _DATA + 10)
+    for method in AMQP:
+        a.jump_if(1, method, "name")
+    a.jump("out")
     a.name("command")
     a.jump_if(2, ord("1"), "out", code=bpf.LESS)
     a.jump_if(2, ord("9"), "out", code=bpf.MORE)
+    a.jump("command's")
+    a.name("name")
+    a.set(1, 0)
+    for at in range(_DATA + _NAMED, _DATA + COMMAND, 8):
+        a.put(bpf.STORE64, 10, 1, at)
+    a.name("command's")
     a.set(1, 0)
     for at in range(_DATA + COMMAND, 0, 8):
         a.put(bpf.STORE64, 10, 1, at)

@@ -66,6 +66,7 @@ PAGES: Final = {
         "docs/labels",
         "docs/tasks",
         "docs/tls",
+        "docs/brokers",
         "docs/code-locations",
         "docs/overhead",
         "docs/functions",

@@ -158,5 +158,6 @@ def test_states_are_numbered_as_saved_files_have_them():
         *("WAIT_FUTEX", "WAIT_POLL", "WAIT_PIPE", "WAIT_STOPPED", "NET_TRANSIT"),
         *("WAIT_UNEXPLAINED", "WAIT_QUOTA", "RECLAIM", "QUEUED", "SHARED", "NOT_RECORDED"),
         "WAIT_POOL",
+        "WAIT_QUEUE",
     ]
-    assert [int(s) for s in State] == list(range(26))
+    assert [int(s) for s in State] == list(range(27))

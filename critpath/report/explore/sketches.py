@@ -36,7 +36,7 @@ _DOING_OF: Final = {
     State.WAIT_QUOTA: 6,
     **dict.fromkeys((State.IRQ, State.SOFTIRQ, State.WAIT_IPI), 7),
     **dict.fromkeys((State.UNKNOWN, State.WAIT_UNEXPLAINED, State.NOT_RECORDED), 8),
-    **dict.fromkeys((State.QUEUED, State.WAIT_POOL), 9),
+    **dict.fromkeys((State.QUEUED, State.WAIT_POOL, State.WAIT_QUEUE), 9),
     State.SHARED: 10,
 }
 _DOINGS: Final = np.array([_DOING_OF.get(state, 2) for state in State], np.int64)

@@ -4,7 +4,8 @@ The rules are those of the OpenTelemetry Protocol's JSON encoding: a resource pe
 hexadecimal, times in nanoseconds as text.  A request is a SERVER span, what it asks of others a
 CLIENT span below it, and the request that this is over there a SERVER span below that.  All of
 them are of one trace, by the id that any of them was told; a request that was told another one
-begins a trace of its own, which is linked to the span that led to it.
+begins a trace of its own, which is linked to the span that led to it.  So is the work for a message
+to the request that put it into a queue.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -67,6 +69,11 @@ class _Spans:
         calls = np.flatnonzero((subs.request >= 0) & (subs.connects == 0))
         self._calls = calls[kept[subs.request[calls]]]
         self._call_of = {int(subs.child[row]): row for row in self._calls.tolist()}
+        self._producers: dict[int, list[int]] = defaultdict(list)
+        passed = sketches.passed
+        for job, producer in zip(passed.job.tolist(), passed.producer.tolist(), strict=True):
+            if producer >= 0:
+                self._producers[job].append(producer)
         self._bounds = [clock.middle_bound if clock.aligned else -1 for clock in sketches.clocks]
 
     def services(self) -> list[int]:
@@ -99,6 +106,10 @@ class _Spans:
             caller = self._trace[int(self._of.subrequests.request[above])]
             if caller != self._trace[row]:
                 links, parent = [{"traceId": caller, "spanId": parent}], ""
+        # Who put messages into the queue that this is the work for.
+        for producer in self._producers.get(row, ()):
+            span = _span_id(self._of.recording, "request", producer)
+            links.append({"traceId": self._trace[producer], "spanId": span})
         return {
             **self._ids(row, _span_id(self._of.recording, "request", row), parent),
             **({"links": links} if links else {}),

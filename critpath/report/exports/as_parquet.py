@@ -17,6 +17,7 @@ from critpath.model.requests import (
     Certainty,
     Endpoints,
     Links,
+    Passed,
     RequestTable,
     Sketches,
     Slices,
@@ -69,6 +70,7 @@ SKETCH_TABLES: Final[Mapping[str, type[FlatTable]]] = {
     "subrequests": Subrequests,
     "slices": Slices,
     "links": Links,
+    "passed": Passed,
 }
 # Tables of sketches, and which of their columns count rows of which table.
 SKETCHES: Final = {

@@ -337,6 +337,52 @@ class Blocking(Group, name="blocking", guards="loops that requests wait for"):
 BLOCKING: Final = Blocking()
 
 
+class Brokers(Group, name="brokers", guards="messages that go through brokers"):
+    """Which messages that come out of a broker are those that went in."""
+
+    fewest = Parameter(
+        8,
+        "messages",
+        "that a program receives, before lengths say that they are passed on",
+        SERVERS,
+    )
+    apart = Parameter(
+        1_000_000,
+        "ns",
+        "between sends of one message; a queue that has something answers sooner",
+        SERVERS,
+    )
+    channels = Parameter(
+        4, "channels", "by which messages come to a program: its queues differ in length", SERVERS
+    )
+    share = Parameter(
+        0.1, "share", "of what a program receives, for it to be what is passed on", SERVERS
+    )
+    lengths = Parameter(3, "lengths", "of messages at least, for theirs to be no accident", SERVERS)
+    alike = Parameter(
+        0.8, "share", "of messages of one length at most; of answers that are an echo", SERVERS
+    )
+    disorder = Parameter(
+        0.25, "share", "of messages that come after one that was put there later", SERVERS
+    )
+    passed = Parameter(
+        0.2, "share", "of what comes over a connection, to be messages: else it is chance", SERVERS
+    )
+    ended = Parameter(
+        0.5,
+        "share",
+        "of messages that the same answer follows, for it to say that they are done",
+        SERVERS,
+    )
+    mistakes = Parameter(0.5, "messages", "in the wrong order that are always expected", SERVERS)
+    alone = Parameter(
+        0.99, "probability", "of the only message of its length, as what is called likely", SERVERS
+    )
+
+
+BROKERS: Final = Brokers()
+
+
 class Rounds(Group, name="rounds", guards="loops with helpers"):
     """How loops hand requests to helpers."""
 

@@ -119,6 +119,7 @@ BESIDE = {"busy-cpu": DRAWN["sleep"]}
 PATHS = {
     "cpu": (State.WAIT_CPU, "", "who had the cpu was lost"),
     "queue": (State.QUEUED, "", "of requests: tests/pure/requests/test_paths.py"),
+    "broker": (State.WAIT_QUEUE, "", "of requests: tests/pure/requests/test_jobs.py"),
     "connection": (State.WAIT_POOL, "", "of requests: tests/pure/requests/test_connections.py"),
     "shared-loop": (State.SHARED, "", "of requests: tests/pure/requests/test_paths.py"),
     "packet-from-here": (State.WAIT_NET, LOCAL_PACKET, "the packets: timeline/test_local_peers.py"),

@@ -122,6 +122,7 @@ def test_every_state_is_known_everywhere(state):
     if f"`{state.name}`" not in DOCS:
         missing.append("docs/critical-path.md: run make docs")
     places = ("timeline/contexts.py", "graph/resources.py", "requests/paths.py")
+    places += ("requests/connections.py", "requests/jobs.py")
     makers = read(*NATIVE, *(PACKAGE / place for place in places))
     if not re.search(rf"\b(STATE_|State\.){state.name}\b", makers):
         missing.append("critpath/timeline/: what comes to that state")

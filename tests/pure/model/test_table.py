@@ -30,6 +30,7 @@ from critpath.model import (
     Executions,
     Links,
     Loop,
+    Passed,
     RequestFacts,
     RequestTable,
     Rows,
@@ -61,11 +62,11 @@ def answered(comparison):
 
 def request_tables():
     """A row of each table of requests: codes of texts are 0, whatever else 1."""
-    for kind in (Activity, Endpoints, RequestTable, Subrequests, Slices, Links):
+    for kind in (Activity, Endpoints, RequestTable, Subrequests, Slices, Links, Passed):
         columns = [f.name for f in dataclasses.fields(kind) if f.name != "strings"]
         texts = ("how", "attribution", "boundary", "kind", "act", "label", "service", "why")
         codes = (*texts, *("path", "role_how", "local_address", "remote_address"))
-        codes = (*codes, "message", "trace_id")
+        codes = (*codes, "message", "trace_id", "broker")
         ones = (np.array([name not in codes], np.uint8) for name in columns)
         yield kind.__name__, kind(*ones)
     yield "RequestFacts", RequestFacts(*[("made",)] * 8, *[np.ones(1, np.int64)] * 6)

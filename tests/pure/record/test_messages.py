@@ -57,6 +57,12 @@ def mysql(text: str) -> bytes:
         (b"*4\r\n$13\r\nZRANGEBYSCORE\r\n$1", "ZRANGEBYSCORE"),
         (b"*2\r\n$8\r\nJSON.GET\r\n$1\r\nx", "JSON.GET"),
         (b"*2\r\n$7\r\nhunter2\r\n$1\r\nx\r\n", ""),  # an answer has the same form
+        (b"\1\0\1\0\0\0\x0d\0\x3c\0\x28\0\0\0\7hunter2\0\xce", "basic.publish"),
+        (b"\1\0\1\0\0\0\x23\0\x3c\0\x3c\5ctag1", "basic.deliver"),
+        (b"\1\0\1\0\0\0\x0d\0\x3c\0\x50\0\0\0\0\0\0\0\1\0\xce", ""),
+        (b"PUB hunter2 11\r\nhello world\r\n", "PUB"),
+        (b"MSG hunter2 1 11\r\nhello world\r\n", "MSG"),
+        (b"PUBLIC hunter2", ""),
         (b"*2\r\n$5\r\nguess\r\n$1\r\nx\r\n", ""),
         (query("BEGIN"), "BEGIN"),
         (

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath.model import State
-from critpath.requests.connections import PoolWaits, _sum_until, find_pool_waits, lay_waits
+from critpath.requests.connections import Waits, _sum_until, find_pool_waits, lay_waits
 from critpath.requests.links import attribute
 from critpath.requests.paths import compose_paths
 
@@ -110,7 +110,7 @@ def test_drawn(load, tmp_path, lines, expected, name):
     rows = np.arange(len(found.requests))
     of = (tables.arguments[0], endpoints, found.requests, found.subrequests, found.slices, rows)
     plain, _ = compose_paths(*of)
-    pieces, _ = compose_paths(*of, waits=waits)
+    pieces, _ = compose_paths(*of, waits=(waits,))
     # What is laid over tiles as before, and says what it is about.
     waiting = pieces.state == State.WAIT_POOL
     assert [pieces.details[code].device for code in pieces.about[waiting]] == list(waits.names)
@@ -146,8 +146,10 @@ def test_waits_lie_where_a_plain_look_at_each_moment_lays_them(lengths, drawn):
     start = np.arange(len(rows) + 1)  # a path of each piece
     columns = np.array([(r, b, b + n, code) for code, (r, b, n) in enumerate(drawn)], np.int64)
     request, begin, end, about = columns.reshape(-1, 4).T.copy()
-    waits = PoolWaits(request, begin, end, about, tuple(map(str, about.tolist())))
-    begins, laid, pool = lay_waits(start, table, waits)
+    waits = Waits(
+        request, begin, end, about, tuple(map(str, range(int(about.max(initial=-1)) + 1)))
+    )
+    begins, laid, pool = lay_waits(start, table, (waits,))
     for number, (_, since, to, state, _, of) in enumerate(rows):
         mine = slice(begins[number], begins[number + 1])
         told = {}
