@@ -64,6 +64,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 def _show(found: RequestsDocument) -> None:
     from rich.table import Table  # noqa: PLC0415 - start-up time
 
+    from critpath.report.text import print_line  # noqa: PLC0415 - as above
     from critpath.text.requests import (  # noqa: PLC0415 - as above
         callers_text,
         calls_text,
@@ -71,6 +72,7 @@ def _show(found: RequestsDocument) -> None:
         left_out_text,
         left_text,
         sure_text,
+        untold_text,
     )
 
     table = Table(box=None, pad_edge=False, header_style="")
@@ -94,4 +96,7 @@ def _show(found: RequestsDocument) -> None:
         table.add_row(*row(of))
     console = make_console()
     console.print(table)
+    for of in found.services:
+        if said := untold_text(of):
+            print_line(console, said, style="yellow")
     console.print(left_text(found))

@@ -32,6 +32,14 @@ def join_left_out(one: LeftOut, other: LeftOut) -> LeftOut:
     return change(most, **sums, longest_ns=max(one.longest_ns, other.longest_ns))
 
 
+class Untold(Part):
+    """Calls of which it is only known that they are of one of several requests."""
+
+    calls: Annotated[int, doc("how many")]
+    fewest: Annotated[int, doc("requests of which it is one, at least")]
+    most: Annotated[int, doc("and at most")]
+
+
 class ServiceEntry(Part):
     """A service: a process and the port that it serves."""
 
@@ -46,6 +54,9 @@ class ServiceEntry(Part):
     how: Annotated[dict[str, float], doc("share of its calls by the rule that says whose they are")]
     left_out: Annotated[
         LeftOut | None, doc("of a recording with gaps: what they leave out; null: nothing")
+    ] = None
+    untold: Annotated[
+        Untold | None, doc("its calls of one of several requests; null: there is none")
     ] = None
 
 

@@ -340,12 +340,32 @@ class Subrequests(FlatTable):
         default_factory=lambda: np.zeros(0),
         metadata=col("that the request is right; 0 where it is not known whose it is"),
     )
+    # Left out: 1, and 0 of no request's.
+    candidates: I32 = field(
+        default_factory=lambda: np.zeros(0, np.int32),
+        metadata=col(
+            "of how many requests it may be one's, where that is in doubt: those that its process "
+            "had received and not answered; of more than one without a request it is not said whose"
+        ),
+    )
 
     def __post_init__(self) -> None:
+        if not len(self.candidates) and len(self.request):
+            object.__setattr__(self, "candidates", (self.request >= 0).astype(np.int32))
         if not len(self.probability) and len(self.request):
             sure = np.array(PROBABLE)[np.minimum(self.attribution, len(PROBABLE) - 1)]
             object.__setattr__(self, "probability", np.where(self.request >= 0, sure, 0.0))
         super().__post_init__()
+
+    def find_asked(self) -> I64:
+        """Return the requests on the other side of those (`find_untold`)."""
+        child = self.child[self.find_untold()]
+        return child[child >= 0].astype(np.int64)
+
+    def find_untold(self) -> I64:
+        """Return which are of one of several requests, and it is not said of which."""
+        untold = (self.request < 0) & (self.candidates > 1) & (self.connects == 0)
+        return np.flatnonzero(untold).astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)

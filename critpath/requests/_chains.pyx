@@ -4,25 +4,23 @@
 A request is a chain: received, then one call after the other, then answered. A state says which
 calls each chain has. Its logarithm is a sum: of every request how usual what it asked is, of every
 step how many rounds of the loop it took, and less for what overtook others that were ready before.
-Two chains exchange calls (Metropolis), so only their terms are calculated anew.
+How usual: as of an urn, the more others ask the same the more, else as its steps are usual.  Two chains exchange calls (Metropolis), so only their terms are calculated anew.
 """
 
 from libc.math cimport exp, log
-from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
 import numpy as np
-
-cdef extern from *:
-    int __builtin_ctz(unsigned int) nogil
 
 cdef enum:
     LONGEST = 64          # calls of a chain
     ROUNDS = 16           # that are told apart, the last for more
     DEEP = 8              # symbols of a history that decide what follows
     SLOTS = 1 << 18       # of tables of histories
-    NEAR = 12             # actions before and after one that it may have overtaken; 15 at most
+    FEWER = 1 << 14       # of those of whole histories: they stay in a processor's cache
+    NEAR = 12             # actions before and after one, of which it is seen whether they overtook
     WAITS = 3             # just before who waited, just as who waited, or at once
     AT_ONCE = 2
 
@@ -59,12 +57,18 @@ ctypedef struct Chain:
     int32_t count
     int32_t call[LONGEST]
 
+ctypedef struct Known:
+    # A whole history: how usual its steps make it (a logarithm), or how many requests have it.
+    uint64_t key
+    double value
+
 ctypedef struct Walked:
     # A chain as it would be: its steps, and what it asks in symbols.
     int32_t count
     int32_t at[LONGEST + 1]
     Step step[LONGEST + 1]
     int32_t symbol[LONGEST + 1]
+    uint64_t key          # of these
     double sum
 
 
@@ -92,6 +96,14 @@ cdef inline uint64_t followed_by(uint64_t key, int symbol) noexcept nogil:
     return mix(key ^ (<uint64_t>(symbol + 1000) * 2654435761U))
 
 
+cdef inline Known* find_known(Known* table, size_t size, uint64_t key) noexcept nogil:
+    """Return a history's place in a table, or where it has room."""
+    cdef size_t at = key & (size - 1)
+    while table[at].key and table[at].key != key:
+        at = (at + 1) & (size - 1)
+    return &table[at]
+
+
 cdef class Chains:
     """Calls and requests of one loop, and who of these asked which."""
 
@@ -99,16 +111,19 @@ cdef class Chains:
     cdef Request* requests
     cdef Chain* chains
     cdef Step* steps          # in order of time
-    cdef int32_t* rounds_of   # of each step
-    cdef int32_t* groups      # of the steps, beside each other: neighbours are looked through
+    cdef int32_t* groups      # of each step, close together
+    cdef int32_t* rounds_of
     cdef int64_t* changed     # which proposal changed a step last
     cdef int32_t* at_call     # the step of each call and of each answer
     cdef int32_t* at_answer
     cdef uint64_t* keys
     cdef double* sums
-    cdef uint64_t* known_keys
-    cdef double* known
-    cdef Py_ssize_t filled, kept
+    cdef Known* known         # of whole histories how usual their steps are
+    cdef Known* ways          # and how many requests have each
+    cdef uint64_t* way_of     # each request's; 0: none
+    cdef Py_ssize_t filled, kept, found
+    cdef size_t room          # of `ways`
+    cdef double alone
     cdef Py_ssize_t many_calls, many_requests, many_steps
     cdef int32_t kinds, roots
     cdef int32_t[::1] owner, first, candidates
@@ -117,15 +132,17 @@ cdef class Chains:
     cdef int32_t[:, ::1] usual
     cdef double leaves
     cdef double turns[4]
+    cdef double most_turns
     cdef uint64_t state
     cdef int64_t proposal
 
     def __cinit__(self, const int64_t[:, ::1] calls, const int64_t[:, ::1] requests,
                   const int64_t[::1] order, int32_t[::1] first, int32_t[::1] candidates,
-                  int32_t[::1] owner, int kinds, int roots, int seed):
+                  int32_t[::1] owner, int kinds, int roots, double alone, int seed):
         """Take tables of `Call` and `Request`, and numbers of both (calls first) in order of time.
 
-        Of each call ``candidates`` from ``first`` on are the requests that may have asked it.
+        Of each call ``candidates`` from ``first`` on are the requests that may have asked it;
+        ``alone``: how many requests count as such that ask what no other does.
         """
         cdef Py_ssize_t i, n = calls.shape[0], m = requests.shape[0]
         cdef Call* c
@@ -139,20 +156,25 @@ cdef class Chains:
         self.requests = <Request*>calloc(m + 1, sizeof(Request))
         self.chains = <Chain*>calloc(m + 1, sizeof(Chain))
         self.steps = <Step*>calloc(n + m + 1, sizeof(Step))
-        self.rounds_of = <int32_t*>calloc(n + m + 1, sizeof(int32_t))
         self.groups = <int32_t*>calloc(n + m + 1, sizeof(int32_t))
+        self.rounds_of = <int32_t*>calloc(n + m + 1, sizeof(int32_t))
         self.changed = <int64_t*>calloc(n + m + 1, sizeof(int64_t))
         self.at_call = <int32_t*>calloc(n + 1, sizeof(int32_t))
         self.at_answer = <int32_t*>calloc(m + 1, sizeof(int32_t))
         self.keys = <uint64_t*>calloc(SLOTS, sizeof(uint64_t))
         self.sums = <double*>calloc(SLOTS, sizeof(double))
-        self.known_keys = <uint64_t*>calloc(SLOTS, sizeof(uint64_t))
-        self.known = <double*>calloc(SLOTS, sizeof(double))
+        self.known = <Known*>calloc(FEWER, sizeof(Known))
+        self.room = FEWER
+        while self.room < <size_t>(4 * m):
+            self.room *= 2
+        self.ways = <Known*>calloc(self.room, sizeof(Known))
+        self.way_of = <uint64_t*>calloc(m + 1, sizeof(uint64_t))
+        self.alone = alone
         if (self.calls == NULL or self.requests == NULL or self.chains == NULL
-                or self.steps == NULL or self.rounds_of == NULL or self.changed == NULL
-                or self.groups == NULL
-                or self.at_call == NULL or self.at_answer == NULL or self.keys == NULL
-                or self.sums == NULL or self.known_keys == NULL or self.known == NULL):
+                or self.steps == NULL or self.groups == NULL or self.rounds_of == NULL
+                or self.changed == NULL or self.at_call == NULL or self.at_answer == NULL
+                or self.keys == NULL or self.sums == NULL or self.known == NULL
+                or self.ways == NULL or self.way_of == NULL):
             raise MemoryError()
         for i in range(n):
             c = &self.calls[i]
@@ -178,15 +200,16 @@ cdef class Chains:
         free(self.requests)
         free(self.chains)
         free(self.steps)
-        free(self.rounds_of)
         free(self.groups)
+        free(self.rounds_of)
         free(self.changed)
         free(self.at_call)
         free(self.at_answer)
         free(self.keys)
         free(self.sums)
-        free(self.known_keys)
         free(self.known)
+        free(self.ways)
+        free(self.way_of)
 
     # -------------------------------------------------------------- what is usual
 
@@ -233,31 +256,64 @@ cdef class Chains:
                 all[0] + self.leaves)
         return found
 
-    cdef double weigh(self, const int32_t* symbol, int count) noexcept nogil:
-        """Return the logarithm of how probable a whole history is."""
-        cdef uint64_t key = 1
-        cdef size_t at
-        cdef double found = 0
+    cdef double weigh(self, const int32_t* symbol, int count, uint64_t key) noexcept nogil:
+        """Return the logarithm of how probable a whole history is, by its steps."""
+        cdef Known* its = find_known(self.known, FEWER, key)
         cdef int i
-        for i in range(count):
-            key = mix(key * 33 + <uint64_t>(symbol[i] + 1000))
-        at = key & (SLOTS - 1)
-        while self.known_keys[at] and self.known_keys[at] != key:
-            at = (at + 1) & (SLOTS - 1)
-        if self.known_keys[at]:
-            return self.known[at]
-        for i in range(1, count + 1):
-            found += log(self.probability(symbol, i, symbol[i] if i < count else 2 * self.kinds))
-        if 2 * self.kept < SLOTS:
-            self.known_keys[at], self.known[at] = key, found
+        if not its.key:
+            if 2 * self.kept > FEWER:
+                self.forget(False)
+                its = find_known(self.known, FEWER, key)
             self.kept += 1
+            its.key, its.value = key, 0
+            for i in range(1, count + 1):
+                its.value += log(
+                    self.probability(symbol, i, symbol[i] if i < count else 2 * self.kinds))
+        return its.value
+
+    cdef double join(self, const Walked* w, int more) noexcept nogil:
+        """Return how probable a history is among those of the others (and so many more): an urn.
+
+        As many requests as have it already, and as if some others had one as its steps are usual.
+        """
+        cdef double steps = self.weigh(w.symbol, w.count, w.key)
+        cdef double many = find_known(self.ways, self.room, w.key).value + more
+        return log(many + self.alone * exp(steps)) if many > 0 else log(self.alone) + steps
+
+    cdef void leave(self, Py_ssize_t request) noexcept nogil:
+        """Take a request's history from those that are counted."""
+        if request >= 0 and self.way_of[request]:
+            find_known(self.ways, self.room, self.way_of[request]).value -= 1
+            self.way_of[request] = 0
+
+    cdef void enter(self, Py_ssize_t request, uint64_t key) noexcept nogil:
+        """Count a request's history."""
+        cdef Known* its = find_known(self.ways, self.room, key)
+        if not its.key:  # there is room: `sweep` counts anew before half is taken
+            its.key, its.value = key, 0
+            self.found += 1
+        its.value += 1
+        self.way_of[request] = key
+
+    cdef double count_ways(self) noexcept nogil:
+        """Count the histories of all anew; return the logarithm of how probable they all are."""
+        cdef Py_ssize_t i
+        cdef double found = 0
+        cdef Walked w
+        memset(self.ways, 0, self.room * sizeof(Known))
+        self.found = 0
+        for i in range(self.many_requests):
+            self.walk(i, &self.chains[i], &w)
+            self.put(&w)
+            found += w.sum + self.join(&w, 0)
+            self.enter(i, w.key)
         return found
 
     cdef void forget(self, bint all) noexcept nogil:
         if all:
             memset(self.keys, 0, SLOTS * sizeof(uint64_t))
             self.filled = 0
-        memset(self.known_keys, 0, SLOTS * sizeof(uint64_t))
+        memset(self.known, 0, FEWER * sizeof(Known))
         self.kept = 0
 
     def guess(self, int root, asked, int after, double times):
@@ -298,8 +354,10 @@ cdef class Chains:
         """
         cdef int i
         self.lags, self.usual, self.overtaking = lags, usual, overtaking
+        self.most_turns = 0
         for i in range(4):
             self.turns[i] = turns[i]
+            self.most_turns = max(self.most_turns, turns[i])
 
     # -------------------------------------------------------------- chains
 
@@ -331,6 +389,9 @@ cdef class Chains:
                                    min(c.begin_round - since_round, ROUNDS - 1)]
             if c.end >= ready:
                 ready, ready_round, last = c.end, c.end_round, c.last
+        w.key = 1
+        for i in range(w.count):
+            w.key = mix(w.key * 33 + <uint64_t>(w.symbol[i] + 1000))
         s = &w.step[chain.count]
         w.at[chain.count] = self.at_answer[number]
         s.since, s.since_round, s.due = ready, ready_round, ready_round
@@ -389,10 +450,9 @@ cdef class Chains:
         cdef double found = 0
         cdef Py_ssize_t at, other, low, high
         cdef int32_t i, group, times
-        cdef uint32_t near
         for i in range(w.count):
             at = w.at[i]
-            group = self.groups[at]
+            group = self.steps[at].group
             if group < 0:
                 continue
             self.changed[at] = self.proposal
@@ -403,37 +463,41 @@ cdef class Chains:
             if self.overtaking[group] <= 0:
                 continue
             low, high, times = max(at - NEAR, 0), min(at + NEAR, self.many_steps - 1), 0
-            near = 0  # no branch: which are of one sort is not foreseen
             for other in range(low, high + 1):
-                near |= <uint32_t>(self.groups[other] == group) << (other - low)
-            while near and times < 3:
-                other = low + __builtin_ctz(near)
-                near &= near - 1
-                if self.changed[other] != self.proposal:
+                if self.groups[other] == group and self.changed[other] != self.proposal:
                     times += self.sooner(at, other) if other < at else self.sooner(other, at)
-            found += self.overtaking[group] * times
+            found += self.overtaking[group] * min(times, 3)
         return found
 
-    cdef double local(self, Py_ssize_t a, const Chain* first, Py_ssize_t b, const Chain* second,
-                      Walked* one, Walked* two) noexcept nogil:
-        """Return the terms of one or two chains as they would be, and let their steps be so."""
-        cdef double found
+    cdef double weigh_both(self, Py_ssize_t a, const Walked* one, const Walked* two) noexcept nogil:
+        """Return how probable one or two chains are, but for how their steps stand among others."""
+        cdef double found = two.sum + self.join(two, a >= 0 and one.key == two.key)
         if a >= 0:
-            self.walk(a, first, one)
+            found += one.sum + self.join(one, 0)
+        return found
+
+    cdef double most(self, const Walked* w) noexcept nogil:
+        """Return more than `overtakes` can be."""
+        cdef double found = 0
+        cdef int32_t i
+        for i in range(w.count):
+            if w.step[i].group >= 0:
+                found += 3 * max(self.overtaking[w.step[i].group], 0.0) + 2 * self.most_turns
+        return found
+
+    cdef double overtake_both(self, Py_ssize_t a, const Walked* one,
+                              const Walked* two) noexcept nogil:
+        """Let the steps of one or two chains be so; return what it costs how they stand."""
+        if a >= 0:
             self.put(one)
-        self.walk(b, second, two)
         self.put(two)
         self.proposal += 1
-        found = two.sum + self.weigh(two.symbol, two.count) - self.overtakes(two)
-        if a >= 0:
-            found += one.sum + self.weigh(one.symbol, one.count) - self.overtakes(one)
-        return found
+        return self.overtakes(two) + (self.overtakes(one) if a >= 0 else 0.0)
 
     def place(self):
         """Make the chains from who is said to own each call."""
         cdef Py_ssize_t i
         cdef int32_t of
-        cdef Walked w
         with nogil:
             for i in range(self.many_requests):
                 self.chains[i].count = 0
@@ -446,10 +510,8 @@ cdef class Chains:
                     self.chains[of].count += 1
                 else:
                     self.owner[i] = -1
-            for i in range(self.many_requests):
-                self.walk(i, &self.chains[i], &w)
-                self.put(&w)
             self.forget(False)
+            self.count_ways()
 
     def count_rounds(self, double[:, :, ::1] lags, double[:, ::1] overtaken, double[::1] turns):
         """Count rounds by both sorts; steps and overtaken ones by group; pairs in one round.
@@ -550,9 +612,9 @@ cdef class Chains:
         """
         cdef Py_ssize_t i, k, a, b, taken = 0, many
         cdef int32_t call
-        cdef double before, after
+        cdef double more
         cdef Chain one, two
-        cdef Walked first, second, was_first, was_second
+        cdef Walked first, second, new_first, new_second
         cdef bint keep = tally is not None
         with nogil:
             for i in range(self.many_calls * times):
@@ -560,6 +622,8 @@ cdef class Chains:
                 many = self.first[call + 1] - self.first[call]
                 if many < 1:
                     continue
+                if <size_t>(2 * self.found) > self.room:
+                    self.count_ways()
                 b = self.candidates[self.first[call] + <Py_ssize_t>(self.draw() % <uint64_t>many)]
                 a = self.owner[call]
                 if a == b:
@@ -570,30 +634,50 @@ cdef class Chains:
                 elif not self.propose(call, a, b, &one, &two) or not self.may(&one, a) or not (
                         self.may(&two, b)):
                     continue
-                before = self.local(a, &self.chains[a] if a >= 0 else NULL, b, &self.chains[b],
-                                    &was_first, &was_second) + (NOBODYS if a < 0 else 0)
-                after = self.local(a, &one, b, &two, &first, &second)
-                if after >= before or self.share() < exp((after - before) / heat):
-                    taken += 1
-                    if a >= 0:
-                        self.chains[a] = one
-                        for k in range(one.count):
-                            self.owner[one.call[k]] = <int32_t>a
-                    self.chains[b] = two
-                    for k in range(two.count):
-                        self.owner[two.call[k]] = <int32_t>b
-                    continue
                 if a >= 0:
-                    self.put(&was_first)
-                else:
-                    self.steps[self.at_call[call]].group = -1
-                    self.groups[self.at_call[call]] = -1
-                self.put(&was_second)
+                    self.walk(a, &self.chains[a], &first)
+                    self.walk(a, &one, &new_first)
+                self.walk(b, &self.chains[b], &second)
+                self.walk(b, &two, &new_second)
+                self.leave(a)
+                self.leave(b)
+                more = (self.weigh_both(a, &new_first, &new_second)
+                        - self.weigh_both(a, &first, &second) - (NOBODYS if a < 0 else 0)
+                        - heat * log(self.share() + 1e-300))
+                # Mostly this says that it is not taken, whatever stands beside.
+                if more + self.most(&second) + (self.most(&first) if a >= 0 else 0.0) >= 0:
+                    more += self.overtake_both(a, &first, &second)
+                    if more >= 0:
+                        more -= self.overtake_both(a, &new_first, &new_second)
+                    if more >= 0:
+                        taken += 1
+                        self.enter(b, new_second.key)
+                        self.take(b, &two)
+                        if a >= 0:
+                            self.enter(a, new_first.key)
+                            self.take(a, &one)
+                        continue
+                    if a >= 0:
+                        self.put(&first)
+                    else:
+                        self.steps[self.at_call[call]].group = -1
+                        self.groups[self.at_call[call]] = -1
+                    self.put(&second)
+                self.enter(b, second.key)
+                if a >= 0:
+                    self.enter(a, first.key)
             if keep:
                 for i in range(self.many_calls):
                     for k in range(self.first[i], self.first[i + 1]):
                         tally[k] += self.candidates[k] == self.owner[i]
         return taken
+
+    cdef void take(self, Py_ssize_t request, const Chain* chain) noexcept nogil:
+        """Make a chain a request's."""
+        cdef int32_t i
+        self.chains[request] = chain[0]
+        for i in range(chain.count):
+            self.owner[chain.call[i]] = <int32_t>request
 
     cdef bint may(self, const Chain* chain, Py_ssize_t request) noexcept nogil:
         """Tell whether a request may have asked all calls of a chain."""
@@ -614,12 +698,8 @@ cdef class Chains:
     def score(self):
         """Return the logarithm of how probable the chains are, up to a constant."""
         cdef Py_ssize_t i, other
-        cdef double found = 0
-        cdef Walked w
+        cdef double found = self.count_ways()
         cdef int32_t times
-        for i in range(self.many_requests):
-            self.walk(i, &self.chains[i], &w)
-            found += w.sum + self.weigh(w.symbol, w.count)
         for i in range(self.many_calls):
             found += NOBODYS * (self.owner[i] < 0)
         for i in range(1, self.many_steps):

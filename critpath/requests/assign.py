@@ -47,7 +47,7 @@ from critpath.requests.transitions import (
     name_roots,
     translate,
 )
-from critpath.schema.parameters.requests import OWNERS, TOKENS, TRANSITIONS
+from critpath.schema.parameters.requests import CHAINS, OWNERS, TOKENS, TRANSITIONS
 from critpath.schema.parameters.shared import NORMAL
 
 _ELSEWHERE: Final = -2  # technical: whose something is: a request of another process
@@ -193,12 +193,15 @@ def assign(
 
         found, sure = assign_otherwise(method, table, found)
         return _replace(subrequests, found, sure, np.ones(len(found), np.bool_))
-    changed = np.zeros(len(found), np.bool_)
+    changed, untold = np.zeros(len(found), np.bool_), np.zeros(len(found), np.bool_)
     pairs = {process: _pair(table, process) for process in table.passing()}
     passed = {process: of for process, of in pairs.items() if of is not None}
     for process in np.setdiff1d(table.unsure(), [*owned.followed, *passed]).tolist():
         followed = _follow(table, process)
-        followed = _follow_loop(table, process, followed) or followed
+        drawn = _follow_loop(table, process, followed)
+        if drawn is not None:
+            followed = drawn[:3]
+            untold[drawn[0][drawn[3]]] = True
         if followed is None:
             continue
         rows, owner, probable = followed
@@ -207,7 +210,10 @@ def assign(
     made = _replace(subrequests, found, sure, changed)
     for rows, paired in passed.values():
         made = _replace_passed(made, requests, rows, paired)
-    return made
+    untold &= made.how != Rule.TASK
+    doubtful = untold | (made.attribution == Certainty.DOUBTFUL) & (made.request >= 0)
+    candidates = np.where(doubtful, table.count_open(), made.request >= 0)
+    return dataclasses.replace(made, candidates=candidates.astype(np.int32))
 
 
 def _replace_passed(
@@ -253,9 +259,11 @@ def _replace(subrequests: Subrequests, found: I64, sure: F64, changed: Bool) -> 
     changed &= subrequests.how != Rule.TASK
     likely = judge_probability(sure)
     how = np.where(found >= 0, Rule.ASSIGNED, Rule.NONE)
+    request = np.where(changed, found, subrequests.request).astype(np.int32)
     return dataclasses.replace(
         subrequests,
-        request=np.where(changed, found, subrequests.request).astype(np.int32),
+        request=request,
+        candidates=(request >= 0).astype(np.int32),
         how=np.where(changed, how, subrequests.how).astype(np.uint8),
         attribution=np.where(changed, likely, subrequests.attribution).astype(np.uint8),
         probability=np.where(changed, sure, subrequests.probability),
@@ -320,6 +328,19 @@ class Tables:
         _, number = np.unique(named, return_inverse=True)
         root: I64 = self.kinds + number.reshape(-1).astype(np.int64)
         return root
+
+    def count_open(self) -> I64:
+        """Return how many requests of its process are open when each sub-request begins."""
+        requests, subs = self.requests, self.subrequests
+        found = np.zeros(len(subs), np.int64)
+        for process in np.unique(self.of_request).tolist():
+            mine, rows = self.of_request == process, self.of_sub == process
+            begin = subs.begin_ns[rows]
+            received = np.sort(requests.received_ns[mine])
+            answered = np.sort(requests.answered_ns[mine])
+            found[rows] = np.searchsorted(received, begin, side="right")
+            found[rows] -= np.searchsorted(answered, begin, side="left")
+        return np.maximum(found, 1)
 
     def unsure(self) -> list[int]:
         """Return the processes that serve, and of whose sub-requests too many are in doubt."""
@@ -462,8 +483,11 @@ def _pair(table: Tables, process: int) -> tuple[I64, Paired] | None:
 
 def _follow_loop(
     table: Tables, number: int, followed: tuple[I64, I64, F64] | None
-) -> tuple[I64, I64, F64] | None:
-    """Return the same of a loop that answers last, by all of it together; None of what is none."""
+) -> tuple[I64, I64, F64, Bool] | None:
+    """Return the same of a loop that answers last, by all of it together; None of what is none.
+
+    And of which it is not said whose they are, as that is more likely wrong than right.
+    """
     process = table.process(number)
     loop = None if _asks_later(process) else read_loop(process)
     if loop is None:
@@ -479,8 +503,11 @@ def _follow_loop(
     of_call, probable = draw_owners(loop, others)
     rows = np.flatnonzero((loop.use >= 0) & ((process.asks[:, 3] & _SURE) == 0))
     owner = of_call[loop.use[rows]]
-    owner = np.where(owner >= 0, np.append(process.requests, NONE)[owner], NONE)
-    return process.asked[rows], owner, probable[loop.use[rows]]
+    probable = probable[loop.use[rows]]
+    untold = (owner >= 0) & (probable < CHAINS.told)
+    told = (owner >= 0) & ~untold
+    owner = np.where(told, np.append(process.requests, NONE)[owner], NONE)
+    return process.asked[rows], owner, np.where(told, probable, 0.0), untold
 
 
 def _follow(table: Tables, number: int) -> tuple[I64, I64, F64] | None:

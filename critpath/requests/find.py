@@ -15,6 +15,7 @@ import numpy as np
 from critpath.errors import UnreadableError, UsageError
 from critpath.executions import select_within_runs
 from critpath.model import (
+    F64,
     I32,
     I64,
     U8,
@@ -149,6 +150,7 @@ def find_requests(
         calls=calls,
         waits=waits,
         blocked=found.blocked,
+        doubted=found.attribution == Certainty.DOUBTFUL,
     )
     if unknown:
         said = PathsDoubtful(unknown, len(kept))
@@ -263,7 +265,9 @@ def _choose_executions(
     chosen = chosen[~found.cut[chosen]]
     found = replace(found, account=_count_chosen(found, chosen))
     if least := specification.requests.sure:
-        sure = find_confidence(len(found.requests), found.subrequests)[chosen] >= least
+        sure = (
+            find_confidence(len(found.requests), found.subrequests, found.missing)[chosen] >= least
+        )
         if not sure.any() and len(sure):
             raise UsageError(
                 f"{safe_text(specification.text)}: no request of {len(sure):,} is that sure",
@@ -291,6 +295,7 @@ class FoundRequests(FoundTurns):
     unattributed: I64
     slices: Slices
     attribution: U8
+    missing: F64
     left_out: Mapping[str, Mapping[str, int]]
     blocked: Blocked
 
@@ -352,6 +357,7 @@ def _find_turns(
         account=replace(
             found.account,
             unattributed=len(made.unattributed),
+            untold=len(made.subrequests.find_untold()),
             unknown=found.account.unknown + hidden,
         ),
         counts=found.counts,
@@ -366,7 +372,8 @@ def _find_turns(
         subrequests=made.subrequests,
         unattributed=made.unattributed,
         slices=made.slices,
-        attribution=judge_attribution(len(made.requests), made.subrequests),
+        attribution=judge_attribution(len(made.requests), made.subrequests, made.missing),
+        missing=made.missing,
         blocked=made.blocked,
         left_out={}
         if found.parts is None
@@ -456,7 +463,9 @@ def _choose(found: FoundTurns, events: Events, specification: Specification) -> 
     if asked.peer != "any":
         keep &= (endpoints.peer[of] < 0) == (asked.peer == "external")
     if asked.top:
-        keep &= find_topmost(requests.service, requests.parent)
+        parent = requests.parent.copy()
+        parent[found.subrequests.find_asked()] = 0  # some request's, it is not said which
+        keep &= find_topmost(requests.service, parent)
     keep &= _has_label(specification, requests.strings)[requests.label]
     host = endpoints.host[of]
     if asked.host:
@@ -500,12 +509,16 @@ def _count_chosen(found: FoundRequests, rows: I64) -> RequestAccount:
         return [(h, found.processes.pid(h, t)) for h, t in zip(hosts, tids.tolist(), strict=True)]
 
     serving = set(processes(requests.endpoint[rows], requests.tid[rows]))
-    alone = found.unattributed
-    asking = processes(subrequests.endpoint[alone], subrequests.tid[alone])
+
+    def count_serving(rows: I64) -> int:
+        asking = processes(subrequests.endpoint[rows], subrequests.tid[rows])
+        return sum(process in serving for process in asking)
+
     return replace(
         found.account,
         **dict(zip(COUNTED, found.counts[mine].sum(axis=0).tolist(), strict=True)),
-        unattributed=sum(process in serving for process in asking),
+        unattributed=count_serving(found.unattributed),
+        untold=count_serving(subrequests.find_untold()),
     )
 
 
@@ -601,7 +614,7 @@ def _name_threads(processes: Processes, host: I64, tid: I64) -> tuple[str, ...]:
 # What became of others than the requests that were found.
 _OTHERS: Final = (
     *("incomplete", "unsolicited", "skipped", "busy_periods", "streams", "unattributed"),
-    *("unknown", "datagrams", "unsure"),
+    *("untold", "unknown", "datagrams", "unsure"),
 )
 
 

@@ -75,6 +75,7 @@ class Attributed:
     exchanged: int
     beside: Bool
     blocked: Blocked
+    missing: F64
 
 
 def attribute(
@@ -131,6 +132,7 @@ def attribute(
     requests = complete_requests(endpoints, requests, subrequests, slices, sent)
     # Processes that serve nobody ask for themselves.
     nobodys = np.flatnonzero((subrequests.request < 0) & (subrequests.connects == 0))
+    nobodys = np.setdiff1d(nobodys, subrequests.find_untold())
     answerers = thread_keys(endpoints.host[requests.endpoint], requests.tid)
     serving = process_keys(workers, np.unique(answerers))
     askers = thread_keys(endpoints.host[subrequests.endpoint[nobodys]], subrequests.tid[nobodys])
@@ -138,7 +140,10 @@ def attribute(
     beside = np.zeros(len(requests), np.bool_)
     if hidden is not None:
         beside = hidden.find_beside(requests, subrequests)
-    return Attributed(requests, subrequests, slices, unattributed, owned.exchanged, beside, blocked)
+    missing = find_missing(workers, endpoints, requests, subrequests)
+    return Attributed(
+        requests, subrequests, slices, unattributed, owned.exchanged, beside, blocked, missing
+    )
 
 
 def _find_parted_owners(parts: Parts, workers: Workers, requests: RequestTable) -> Owned:
@@ -287,17 +292,54 @@ def complete_requests(
     )
 
 
-def judge_attribution(requests: int, subrequests: Subrequests) -> U8:
-    """Return how sure it is what each request asked: as its least sure sub-request."""
+def find_missing(
+    workers: Workers, endpoints: Endpoints, requests: RequestTable, subrequests: Subrequests
+) -> F64:
+    """Return how many sub-requests that are said to be others', or nobody's, may be each request's.
+
+    Of one that is doubtful what is left of its probability is shared by the others that are open.
+    """
+    missing = np.zeros(len(requests))
+    several = subrequests.candidates > 1
+    rows = np.flatnonzero(several & (subrequests.connects == 0))
+    if not len(rows):
+        return missing
+    asker = thread_keys(endpoints.host[subrequests.endpoint[rows]], subrequests.tid[rows])
+    of = process_keys(workers, asker)
+    reader = thread_keys(endpoints.host[requests.endpoint], requests.reader_tid)
+    mine = process_keys(workers, reader)
+    owner = subrequests.request[rows]
+    others = subrequests.candidates[rows] - (owner >= 0)
+    share = np.round((1 - subrequests.probability[rows]) / others, 6)
+    for process in np.unique(of).tolist():
+        at = np.flatnonzero(of == process)
+        at = at[np.argsort(subrequests.begin_ns[rows[at]], kind="stable")]
+        begin, sums = subrequests.begin_ns[rows[at]], np.append(0.0, np.cumsum(share[at]))
+        which = np.flatnonzero(mine == process)
+        first = np.searchsorted(begin, requests.received_ns[which], side="left")
+        last = np.searchsorted(begin, requests.answered_ns[which], side="right")
+        missing[which] = sums[np.maximum(last, first)] - sums[first]
+    own = owner >= 0
+    np.subtract.at(missing, owner[own], share[own])
+    return np.round(np.maximum(missing, 0.0), 6)
+
+
+def judge_attribution(requests: int, subrequests: Subrequests, missing: F64 | None = None) -> U8:
+    """Return how sure it is what each request asked: as its least sure sub-request.
+
+    It is in doubt, too, where some that it may have asked are said to be others', or nobody's.
+    """
     result = np.full(requests, Certainty.CERTAIN, np.uint8)
     known = subrequests.request >= 0
     np.maximum.at(result, subrequests.request[known], subrequests.attribution[known])
+    if missing is not None:
+        result[missing > TOKENS.missing] = Certainty.DOUBTFUL
     return result
 
 
-def find_confidence(requests: int, subrequests: Subrequests) -> F64:
+def find_confidence(requests: int, subrequests: Subrequests, missing: F64 | None = None) -> F64:
     """Return how probable it is that all that each request led to is its own."""
-    logs = np.zeros(requests)
+    logs = np.zeros(requests) if missing is None else -missing
     mine = np.flatnonzero((subrequests.request >= 0) & (subrequests.connects == 0))
     # What was asked last comes first: what a child asked is known before the child counts.
     mine = mine[np.argsort(-subrequests.begin_ns[mine], kind="stable")]
@@ -329,6 +371,22 @@ def add_asked(requests: RequestTable, subrequests: Subrequests) -> I64:
     return asked
 
 
+def find_askers(endpoints: Endpoints, requests: RequestTable, subrequests: Subrequests) -> I64:
+    """Return which service asks each sub-request: its request's, or that of all it may be of.
+
+    -1 where it is no request's.
+    """
+    found = np.where(subrequests.request >= 0, requests.service[subrequests.request], NONE)
+    rows = subrequests.find_untold()
+    if len(rows):
+        reader = thread_keys(endpoints.host[requests.endpoint], requests.reader_tid)
+        keys, first = np.unique(reader, return_index=True)
+        asker = thread_keys(endpoints.host[subrequests.endpoint[rows]], subrequests.tid[rows])
+        at = np.minimum(np.searchsorted(keys, asker), len(keys) - 1)
+        found[rows] = np.where(keys[at] == asker, requests.service[first[at]], NONE)
+    return found.astype(np.int64)
+
+
 def name_labels(
     endpoints: Endpoints, requests: RequestTable, subrequests: Subrequests
 ) -> tuple[I32, tuple[str, ...]]:
@@ -336,7 +394,9 @@ def name_labels(
 
     A label is the service, what the message is called where that is known, and who is asked.
     """
-    rows = np.flatnonzero((subrequests.request >= 0) & (subrequests.connects == 0))
+    asker = find_askers(endpoints, requests, subrequests)
+    rows = np.flatnonzero((asker >= 0) & (subrequests.connects == 0))
+    told = subrequests.request[rows] >= 0
     child, at = subrequests.child[rows], subrequests.endpoint[rows]
     service = np.where(child >= 0, requests.service[child], 0)
     # One that was not seen to arrive is of the service that answers at that port of this machine.
@@ -353,7 +413,8 @@ def name_labels(
     keys, number = np.unique(keys, return_inverse=True)
     targets = zip((keys >> 32).tolist(), ((keys & 0xFFFFFFFF) - (1 << 31)).tolist(), strict=True)
     pairs = np.unique(
-        subrequests.request[rows].astype(np.int64) * max(len(keys), 1) + number.reshape(-1)
+        subrequests.request[rows[told]].astype(np.int64) * max(len(keys), 1)
+        + number.reshape(-1)[told]
     )
     # Without a port either: a unix socket whose path no event told, the kernel, or unknown.
     families = set(endpoints.family[at[(far == 0) & (service == 0)]].tolist())
@@ -369,8 +430,8 @@ def name_labels(
     for request, target in zip(*columns, strict=True):
         asks[request] = (*asks.get(request, ()), target)
     # Where it is in doubt who asked, all that a service asks is in each of its labels.
-    service_of = requests.service[subrequests.request[rows]]
-    doubt = subrequests.attribution[rows] == Certainty.DOUBTFUL
+    service_of = asker[rows]
+    doubt = ~told | (subrequests.attribution[rows] == Certainty.DOUBTFUL)
     for each in np.unique(service_of[doubt]).tolist():
         mine = service_of == each
         if doubt[mine].sum() > TOKENS.doubted * mine.sum():

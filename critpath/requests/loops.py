@@ -12,10 +12,11 @@ apart, no answer is called sure).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from itertools import combinations
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -279,6 +280,7 @@ class _Drawn:
             self.owner,
             loop.kinds,
             loop.roots,
+            CHAINS.alone,
             seed,
         )
         self._sorts = (_AT_ONCE + 1) * (loop.kinds + loop.roots), loop.kinds + 1
@@ -340,6 +342,29 @@ class _Drawn:
         self.set_costs(lags, overtaken, turns)
         self.chains.learn(leaves)
         self.chains.place()
+
+    def cool(self, heat: float) -> None:
+        """Exchange calls at less and less heat; what is usual is learned anew in the last of it."""
+        sweep = CHAINS.proposals * CHAINS.sweeps
+        while heat > 1:
+            self.chains.sweep(heat, sweep)
+            if heat < CHAINS.learns_below:
+                self.learn()
+            heat *= CHAINS.cools
+        for _ in range(CHAINS.last):
+            self.chains.sweep(1.0, sweep)
+            self.learn()
+
+    def reheat(self, least: float) -> None:
+        """Cool again from what was learned, as long as that makes it so much more probable."""
+        best, stays = self.chains.score(), 0
+        for _ in range(CHAINS.reheats):
+            self.cool(CHAINS.warm)
+            score = self.chains.score()
+            stays = 0 if score > best + least else stays + 1
+            best = max(best, score)
+            if stays > 1:
+                break
 
 
 def guess_asks(loop: Loop) -> F64:
@@ -407,17 +432,57 @@ def guess_rounds(loop: Loop, many: int = 10) -> F64:
     return np.asarray(np.round(found, 3))  # alike whichever library multiplied
 
 
-def _heats(heat: float) -> Iterator[tuple[float, bool]]:
-    """Yield temperatures, and at which of them what is usual is learned anew."""
-    while heat > 1:
-        yield heat, heat < CHAINS.learns_below
-        heat *= CHAINS.cools
-    for _ in range(CHAINS.last):
-        yield 1.0, True
+class States(NamedTuple):
+    """What states of chains say together.
+
+    Attributes
+    ----------
+    owner : int64 [calls]
+        Whose each call is in most of them; -1 where nobody can be.
+    share : float64 [calls]
+        In which share.
+    rivals : int64 [calls]
+        How many requests may have asked each.
+    apart : float
+        The share of calls on which runs differ.
+    slept : float
+        The share of steps that take more than a round more or less than is usual.
+    """
+
+    owner: I64
+    share: F64
+    rivals: I64
+    apart: float
+    slept: float
+
+    def judge(self) -> F64:
+        """Return how probable each owner is.
+
+        Runs that end apart are each surer than it is right, and of many that sleep rounds do not
+        tell who wakes up.  Fitted on loops whose truth is known
+        (`evaluation/servers/calibrated.py`).
+        """
+        of = self.weigh() @ np.array(CHAINS.odds)
+        return np.where(self.owner >= 0, np.round(1 / (1 + np.exp(-of)), 6), 0.0)
+
+    def weigh(self) -> F64:
+        """Return what the odds of each owner are added up from."""
+        share = np.clip(self.share, *CHAINS.surest)
+        odds, each = np.log(share / (1 - share)), np.ones(len(self.share))
+        sleeps = self.slept * np.log(np.maximum(self.rivals, 1))
+        above = np.maximum(odds - CHAINS.high, 0)
+        apart = self.apart * each, self.apart * odds
+        return np.stack([odds, -apart[0], -apart[1], -sleeps, -above, each], axis=1)
 
 
 def draw_owners(loop: Loop, others: I64) -> tuple[I64, F64]:
-    """Return whose each call is, and how probable that is; -1 and 0 where nobody can be.
+    """Return whose each call is, and how probable that is; -1 and 0 where nobody can be."""
+    states = draw_states(loop, others)
+    return states.owner, np.where(loop.sure >= 0, 1.0, states.judge())
+
+
+def draw_states(loop: Loop, others: I64) -> States:
+    """Draw states of a loop.
 
     Parameters
     ----------
@@ -429,41 +494,39 @@ def draw_owners(loop: Loop, others: I64) -> tuple[I64, F64]:
     learned, begin = loop, others
     if len(loop.calls) > CHAINS.learned_from:
         learned, begin = loop.select(0, CHAINS.learned_from, others)
+    runs = [_Drawn(learned, seed) for seed in range(CHAINS.runs)]
     guess = guess_rounds(learned), guess_asks(learned)
-    shares, scores = np.zeros((CHAINS.runs, len(candidates))), np.zeros(CHAINS.runs)
-    slept = 0.0
-    for seed in range(CHAINS.runs):
-        run = _Drawn(learned, seed)
+    for seed, run in enumerate(runs):
         if seed:
             run.guess(learned, *guess)
         else:
             run.begin(begin)
-        for heat, learns in _heats(CHAINS.hot if seed else 1.0):
-            run.chains.sweep(heat, CHAINS.proposals * CHAINS.sweeps)
-            if learns:
-                run.learn()
-        scores[seed], slept = run.chains.score(), max(slept, run.slept)
-        if learned is not loop:
-            run = _carry_over(run, loop, seed)
+        run.cool(CHAINS.hot if seed else 1.0)
+    if _find_disputed(runs) > CHAINS.disputed:
+        for run in runs[1:]:
+            run.reheat(CHAINS.gain * len(learned.calls))
+    scores = np.array([run.chains.score() for run in runs])
+    slept = max(run.slept for run in runs)
+    if learned is not loop:
+        runs = [_carry_over(run, loop, seed) for seed, run in enumerate(runs)]
+    for run in runs:
         for _ in range(CHAINS.drawn):
             run.chains.sweep(1.0, CHAINS.proposals, run.tally)
-        shares[seed] = run.tally / CHAINS.drawn
-        made = shares[: seed + 1], scores[: seed + 1]
-        if seed > 1 and _find_apart(*made, learned)[1] > CHAINS.hopeless:
-            shares, scores = made
-            break
+    shares = np.array([run.tally for run in runs]) / CHAINS.drawn
     whole, apart = _find_apart(shares, scores, learned)
-    owner = np.full(len(loop.calls), -1, np.int64)
-    probable = np.zeros(len(loop.calls))
+    owner, share = np.full(len(loop.calls), -1, np.int64), np.zeros(len(loop.calls))
     for number, (low, high) in enumerate(zip(first[:-1].tolist(), first[1:].tolist(), strict=True)):
         if low < high:
             best = low + int(np.argmax(whole[low:high]))
-            owner[number], probable[number] = candidates[best], whole[best]
-    owner[probable <= 0] = -1
-    # Of who slept meanwhile, rounds do not tell who wakes up.
-    most = (1 - CHAINS.strays * apart) * (1 - CHAINS.slept * slept)
-    probable = np.round(most * probable ** (1 + CHAINS.modest * apart), 6)
-    return owner, np.where(loop.sure >= 0, 1.0, probable)
+            owner[number], share[number] = candidates[best], whole[best]
+    owner[share <= 0] = -1
+    return States(owner, share, np.diff(first).astype(np.int64), apart, round(slept, 6))
+
+
+def _find_disputed(runs: Sequence[_Drawn]) -> float:
+    """Return of which share of calls two runs say that they are others'."""
+    pairs = combinations(runs, 2)
+    return max(float((one.owner != other.owner).mean()) for one, other in pairs)
 
 
 def _find_apart(shares: F64, scores: F64, loop: Loop) -> tuple[F64, float]:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from critpath.model import F64, I64, State
+from critpath.model import F64, I64, Bool, State
 from critpath.model.details import Detail
 from critpath.model.requests import (
     NONE,
@@ -51,6 +51,7 @@ def compose_paths(
     calls: tuple[I64, I64] | None = None,
     waits: Sequence[Waits] = (),
     blocked: Blocked | None = None,
+    doubted: Bool | None = None,
 ) -> tuple[Pieces, int]:
     """Cut requests into pieces, each of which one thread or state accounts for.
 
@@ -73,6 +74,8 @@ def compose_paths(
         When requests waited for a connection (`find_pool_waits`), or lay in a queue.
     blocked : Blocked or None
         When loops slept though requests were there; with it, what loops did is named.
+    doubted : bool [requests], optional
+        Of which requests it is doubtful what they asked, besides those of a doubtful sub-request.
 
     Returns
     -------
@@ -85,14 +88,20 @@ def compose_paths(
         seen = len(requests) + np.arange(len(rows))
         requests, subrequests = _add_clients(requests, subrequests, *calls)
     mine = _sort_asked(subrequests)
+    unknown = np.zeros(len(requests), np.bool_)
+    if doubted is not None and not doubtful:
+        unknown[: len(doubted)] = doubted
     transits = np.full((len(mine), 4), NONE, np.int64)
     if len(hosts) > 1:
         transits = find_transits(activity, endpoints, requests, subrequests)[mine]
     composer, keys = _make_composer(
         *(activity, endpoints, requests, subrequests, slices),
-        *(doubtful, mine, transits),
+        *(doubtful, mine, transits, unknown),
     )
     start, table, left = composer.compose(np.ascontiguousarray(seen, np.int64))
+    # Who may have asked something, and is not known to, stays on its thread anyway.
+    asks = np.isin(np.arange(len(requests)), subrequests.request[mine])
+    left += int((unknown & ~asks)[rows].sum())
     start, table, pool = lay_waits(start, table, waits)
     askers = _find_askers(endpoints, subrequests, len(requests))
     about, names = _name_transits(table[:, 4], subrequests, mine, endpoints, hosts)
@@ -266,6 +275,7 @@ def _make_composer(
     follow: bool,
     mine: I64,
     transits: I64,
+    unknown: Bool,
 ) -> tuple[Composer, I64]:
     """Sort slices and sub-requests by thread and by request; return the threads' keys, too."""
     host = endpoints.host[requests.endpoint]
@@ -288,7 +298,8 @@ def _make_composer(
     columns = (
         asker,
         subs.child[mine],
-        (subs.attribution[mine] == Certainty.DOUBTFUL) & (not follow),
+        ((subs.attribution[mine] == Certainty.DOUBTFUL) & (not follow))
+        | unknown[subs.request[mine]],
         # What is answered here, but by no request that was found, is not understood.
         endpoints.peer[subs.endpoint[mine]] < 0,
     )

@@ -16,6 +16,7 @@ from critpath.documents.requests import (
     LeftOut,
     RequestsDocument,
     ServiceEntry,
+    Untold,
     join_left_out,
 )
 from critpath.model import I64, Bool
@@ -26,6 +27,7 @@ from critpath.model.requests import (
     Sketches,
 )
 from critpath.requests.endpoints import NAMELESS
+from critpath.requests.links import find_askers
 from critpath.text.notes import word
 
 # `RequestTable.why` of what is no single request.
@@ -48,6 +50,7 @@ def sum_services(sketches: Sequence[Sketches], version: str) -> RequestsDocument
     millionths: Counter[str] = Counter()
     how: dict[str, Counter[int]] = {}
     left: dict[str, LeftOut] = {}
+    untold: dict[str, list[int]] = {}
     alone = several = elsewhere = 0
     for each in sketches:
         table, subs, endpoints = each.requests, each.subrequests, each.endpoints
@@ -73,9 +76,13 @@ def sum_services(sketches: Sequence[Sketches], version: str) -> RequestsDocument
         many = [text == _SEVERAL for text in names]
         busy = np.array(many, np.bool_)[table.why]
         several += len(np.unique(table.endpoint[busy]))
-        owned = calls[subs.request[calls] >= 0]
-        for row in owned[~each.cut[subs.request[owned]]].tolist():
-            asker = names[int(service[subs.request[row]])]
+        of = find_askers(endpoints, table, subs)
+        asked_by = calls[of[calls] >= 0]
+        asked_by = asked_by[(subs.request[asked_by] < 0) | ~each.cut[subs.request[asked_by]]]
+        for row in asked_by.tolist():
+            asker = names[int(of[row])]
+            if subs.request[row] < 0:
+                untold.setdefault(asker, []).append(int(subs.candidates[row]))
             child = int(subs.child[row])
             asked = names[int(service[child])] if child >= 0 else _name_elsewhere(each, row)
             asks.setdefault(asker, Counter())[asked] += 1
@@ -93,6 +100,7 @@ def sum_services(sketches: Sequence[Sketches], version: str) -> RequestsDocument
                 for rule, n in how.get(name, Counter[int]()).most_common()
             },
             left_out=left.get(name),
+            untold=_count_untold(untold[name]) if name in untold else None,
         )
         for name, count in requests.most_common()
     ]
@@ -110,6 +118,10 @@ def sum_services(sketches: Sequence[Sketches], version: str) -> RequestsDocument
         not_recorded=elsewhere,
         notes=list(dict.fromkeys(word(note) for each in sketches for note in each.notes)),
     )
+
+
+def _count_untold(candidates: Sequence[int]) -> Untold:
+    return Untold(len(candidates), min(candidates), max(candidates))
 
 
 def _count(codes: np.ndarray[tuple[int], np.dtype[np.int32]] | I64) -> tuple[list[int], list[int]]:

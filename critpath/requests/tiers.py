@@ -77,14 +77,13 @@ def _add_recording(
     top: _Sum, sketches: Sketches, number: int, ids: Collection[str], *, doubtful: bool
 ) -> tuple[I64, I64]:
     """Add a recording; return how long its requests took, told and untold."""
-    requests, subs = sketches.requests, sketches.subrequests
+    requests = sketches.requests
     chosen = sketches.chosen
     if ids:
         chosen = chosen & np.fromiter((one in ids for one in sketches.id), np.bool_)
     root = _find_roots(requests.parent.astype(np.int64), chosen)
     doubted = np.zeros(len(requests), np.bool_)
-    unsure = (subs.request >= 0) & (subs.attribution == Certainty.DOUBTFUL)
-    asked_by = root[subs.request[unsure]]
+    asked_by = root[sketches.attribution == Certainty.DOUBTFUL]
     doubted[asked_by[asked_by >= 0]] = not doubtful
     top_most = root == np.arange(len(requests))
     counted = (root >= 0) & ~doubted[root]

@@ -245,6 +245,9 @@ class RequestCounts:
     unattributed: int = _said(
         _WHOLE, "sub-requests that belong to no request", "requests_unattributed", default=0
     )
+    untold: int = _said(
+        _WHOLE, "sub-requests of one of several requests", "requests_untold", default=0
+    )
     datagrams: int = _said(
         _WHOLE, "over UDP, whose answer may be another's", "requests_datagrams", default=0
     )

@@ -138,6 +138,7 @@ _OTHERS: Final = {
     "busy_periods": "of several at once",
     "streams": "answered in pieces over time, which last as long as their stream",
     "unattributed": "sub-requests of no request",
+    "untold": "sub-requests of one of several requests, it is not known of which",
     "unknown": "uses of sockets that are not known",
     "datagrams": "over UDP, of which another may have been answered",
     "unsure": "left out, below min_confidence",

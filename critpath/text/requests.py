@@ -70,6 +70,18 @@ def left_out_text(of: ServiceEntry) -> tuple[str, ...]:
     return f"{left.requests + left.unsure:,}", took
 
 
+def untold_text(of: ServiceEntry) -> str:
+    """Return of how many of its calls it is only known that they are one of some requests'."""
+    if of.untold is None:
+        return ""
+    fewest, most = of.untold.fewest, of.untold.most
+    many = f"{most:,}" if fewest == most else f"{fewest:,} to {most:,}"
+    return (
+        f"{of.service}: {plural(of.untold.calls, 'call')} of one of {many} requests each, "
+        "it is not known of which"
+    )
+
+
 def left_text(found: RequestsDocument) -> str:
     """Return what belongs to no request that was found."""
     return (

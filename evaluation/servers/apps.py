@@ -240,15 +240,28 @@ class Loop:
         await server.serve_forever()
 
 
+# What requests of three kinds do: Q asks PostgreSQL, C Redis, "." computes, "-" sleeps, and "?"
+# ends in seven of ten, as where a cache has the answer.
+_WAYS = {
+    "shop": ("QC", "CCQ", "Q.Q"),
+    "orders": ("QCQ", "CQC", "CQ"),
+    "cache": ("C?Q", "C?QC", "QQ"),
+    "naps": ("Q-C", "C-CQ", "Q-Q"),
+}
+
+
 class Shop:
     """Requests of three kinds that ask PostgreSQL and Redis over pools, some twice the same.
 
-    Their calls are of one size, only what they are called differs.
+    Their calls are of one size, only what they are called differs.  ``WAYS`` is what they do,
+    ``POOL`` how many connections each pool has.
     """
 
     def __init__(self) -> None:
         self.pool: Any = None
         self.redis: Any = None
+        self.ways = _WAYS[os.environ.get("WAYS", "shop")]
+        self.size = int(os.environ.get("POOL", "8"))
 
     async def open(self) -> None:
         """Open both pools, with all their connections."""
@@ -257,10 +270,13 @@ class Shop:
 
         self.pool = await asyncpg.create_pool(
             host="127.0.0.1", port=int(os.environ["POSTGRES"]), user="postgres",
-            database="postgres", min_size=8, max_size=8,
+            database="postgres", min_size=self.size, max_size=self.size,
         )  # fmt: skip
         self.redis = redis.asyncio.BlockingConnectionPool(
-            host="127.0.0.1", port=int(os.environ["REDIS"]), max_connections=8, timeout=60
+            host="127.0.0.1",
+            port=int(os.environ["REDIS"]),
+            max_connections=self.size,
+            timeout=60,
         )
 
     async def query(self, rows: int, number: int) -> str:
@@ -289,20 +305,20 @@ class Shop:
 
     async def answer(self, number: int, begin: int, peer: int) -> None:
         """Do what a request of its kind does."""
-        kind, rows = number % 3, 200 + number * 7919 % 3000
+        rows = 200 + number * 7919 % 3000
         compute(2_000)
-        if kind == 0:
-            asked = [await self.query(rows, number), await self.count(number)]
-        elif kind == 1:
-            asked = [
-                await self.count(number),
-                await self.count(number),
-                await self.query(rows, number),
-            ]
-        else:
-            asked = [await self.query(rows, number)]
-            compute(1_000)
-            asked.append(await self.query(rows, number))
+        asked: list[str] = []
+        for does in self.ways[number % 3]:
+            if does == "Q":
+                asked.append(await self.query(rows, number))
+            elif does == "C":
+                asked.append(await self.count(number))
+            elif does == "-":
+                await asyncio.sleep(0.002)
+            elif does == ".":
+                compute(1_000)
+            elif number * 7919 % 10 < 7:
+                break
         log(number, begin, peer, asked)
 
 

@@ -108,6 +108,9 @@ def _shares(server: str, mode: str, depth: int = 1) -> Case:
 
 
 _ONE_LOOP: Final = "one loop, no sub-requests"
+_UVICORN: Final = (
+    *("{bin}/uvicorn", "--port", "{served}", "--log-level", "error", "apps:asgi_shop"),
+)
 _POOLED: Final = "one loop, kept connections"
 CASES: Final = {
     "gunicorn": Case(
@@ -171,14 +174,8 @@ CASES: Final = {
         ("node", str(HERE / "loop.js"), "{served}", "8", "{redis}", "{truth}"),
         *("http", ("node",), "redis"),
     ),
-    "mixed-uvicorn": _mixes(
-        "uvicorn", ("{bin}/uvicorn", "--port", "{served}", "--log-level", "error", "apps:asgi_shop")
-    ),
-    "mixed-commented": _mixes(
-        "uvicorn, a traceparent in each statement",
-        ("{bin}/uvicorn", "--port", "{served}", "--log-level", "error", "apps:asgi_shop"),
-        COMMENTS="1",
-    ),
+    "mixed-uvicorn": _mixes("uvicorn", _UVICORN),
+    "mixed-commented": _mixes("uvicorn, a traceparent in each statement", _UVICORN, COMMENTS="1"),
     "mixed-hypercorn": _mixes(
         "hypercorn", ("{bin}/hypercorn", "apps:asgi_shop", "--bind", "127.0.0.1:{served}")
     ),
@@ -188,6 +185,15 @@ CASES: Final = {
         ("node", str(HERE / "shop.js"), "{served}", "{postgres}", "{redis}", "{truth}"),
         "node",
     ),
+    **{
+        f"mixed-uvicorn-{ways}": _mixes(
+            f"uvicorn: {ways}",
+            _UVICORN,
+            WAYS=ways if ways != "roomy" else "orders",
+            POOL="64" if ways == "roomy" else "8",
+        )
+        for ways in ("orders", "cache", "naps", "roomy")
+    },
     "asyncio-connect": _loop("one loop, connections opened meanwhile (asyncio)", "connect"),
     "tiers": Case(
         "two tiers and a database (nginx, gunicorn, PostgreSQL)",

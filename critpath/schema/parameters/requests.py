@@ -66,6 +66,12 @@ class Tokens(Group, name="tokens", guards="requests whose order is in doubt"):
     doubted = Parameter(
         0.01, "share", "of a service's sub-requests in doubt, for it to be doubtful", SERVERS
     )
+    missing = Parameter(
+        0.25,
+        "sub-requests",
+        "that are said to be others' and may be a request's: more, and what it asked is in doubt",
+        SERVERS,
+    )
 
 
 TOKENS: Final = Tokens()
@@ -135,11 +141,17 @@ class Chains(Group, name="chains", guards="loops that work for several requests 
     open = Parameter(128, "requests", "open at once of which a call may be one's, at most", COST)
     learned_from = Parameter(3000, "calls", "that are learned from; the rest follows", COST)
     runs = Parameter(
-        4, "runs", "from other beginnings: where they end up apart, none is believed", SERVERS
+        3, "runs", "from other beginnings: where they end up apart, none is believed", SERVERS
     )
-    hopeless = Parameter(
-        0.3, "share", "of calls on which three runs disagree: no more are tried", COST
+    alone = Parameter(
+        30.0, "requests", "that ask what no other asks, as an urn begins with them", SERVERS
     )
+    disputed = Parameter(
+        0.15, "share", "of calls on which runs differ, from which on they are warmed again", SERVERS
+    )
+    reheats = Parameter(9, "times", "at most that a run is warmed again", COST)
+    warm = Parameter(2.5, "temperature", "to which it is warmed", SERVERS)
+    gain = Parameter(0.01, "log", "per call that a run must gain by it, in one of two times", COST)
     few = Parameter(20, "steps", "of a sort, that are too few to say what is usual", SERVERS)
     fixed = Parameter(
         0.99, "share", "followed by one kind, for both to be one use of a connection", SERVERS
@@ -159,7 +171,7 @@ class Chains(Group, name="chains", guards="loops that work for several requests 
         SERVERS,
     )
     hot = Parameter(6.0, "temperature", "at which exchanges begin", SERVERS)
-    cools = Parameter(0.95, "times", "the temperature from one sweep to the next", COST)
+    cools = Parameter(0.97, "times", "the temperature from one sweep to the next", COST)
     learns_below = Parameter(
         1.4, "temperature", "from which on it is learned what is usual", SERVERS
     )
@@ -179,26 +191,22 @@ class Chains(Group, name="chains", guards="loops that work for several requests 
         "per call by which one run is more probable than another, to count e times as much",
         SERVERS,
     )
-    modest = Parameter(
-        1.0,
-        "power",
-        "of the share of states, by how far the runs disagree: set on loops of uvicorn, hypercorn, "
-        "aiohttp and Node.js at 4 and 16 connections",
-        SERVERS,
-    )
-    strays = Parameter(
-        0.3,
-        "share",
-        "of what all runs agree on that is wrong, by how far they disagree on the rest: on the "
-        "same loops .73 to .91 of it were right where they agreed on a third",
-        SERVERS,
-    )
-    slept = Parameter(
+    surest = Parameter((0.02, 0.998), "share", "of states: less and more count as these", SERVERS)
+    told = Parameter(
         0.5,
-        "share",
-        "of what all runs agree on that is wrong, by the share of steps that are more than a round "
-        "off what is usual: simulated loops that sleep, 45 of 51 right",
-        CUSTOM,
+        "probability",
+        "below which it is not said whose a call is, only of how many requests it may be one's",
+        SERVERS,
+    )
+    high = Parameter(2.0, "log", "of odds, above which they count for less", SERVERS)
+    odds = Parameter(
+        (1.06, 2.31, 1.5, 0.7, 0.23, 0.41),
+        "log",
+        "of the odds that a call's owner is right: for each of those that the share of states "
+        "gives; what is taken where runs end wholly apart, and that from each; where all steps "
+        "sleep, for each log of its candidates; from each that is high; and what is added "
+        "(`States.weigh`; evaluation/servers/calibrated.py fits it)",
+        SERVERS,
     )
 
 
