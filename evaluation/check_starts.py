@@ -146,6 +146,7 @@ STARTS: Final = (
         "{made} list --connections 1 --messages 12",
         "kernel redis-server import:redis",
     ),
+    Start("servers/calibrated.py", "--simulated 30"),
     Start("servers/calls.py", "{made}"),
     Start("servers/faults.py", "{made} --requests 60 asyncio-cpu", "kernel redis-server"),
     Start("servers/labels.py", "{made} cost --pairs 2", "kernel redis-server"),

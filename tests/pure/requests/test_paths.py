@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath.model import STATES, State
-from critpath.requests.links import attribute
+from critpath.model.requests import Certainty
+from critpath.requests.links import attribute, judge_attribution
 from critpath.requests.paths import compose_paths
 
 SEEDS = st.integers(0, 2**31)
@@ -25,7 +26,8 @@ def composed(arguments: Any) -> Any:
     found = attribute(activity, workers, endpoints, requests)
     rows = np.arange(len(found.requests))
     tables = found.requests, found.subrequests, found.slices
-    return found, *compose_paths(activity, endpoints, *tables, rows)
+    doubted = judge_attribution(len(rows), found.subrequests, found.missing) == Certainty.DOUBTFUL
+    return found, *compose_paths(activity, endpoints, *tables, rows, doubted=doubted)
 
 
 @pytest.mark.parametrize("connections", [1, 16])

@@ -21,6 +21,7 @@ from critpath.model import State
 from critpath.model.requests import Act, Certainty, Collected, Rule, Sketches
 from critpath.requests import datagrams, paths, pools, services, tiers
 from critpath.requests.endpoints import UDP, EndpointColumn
+from critpath.requests.links import judge_attribution
 
 HERE = Path(__file__).resolve().parent
 
@@ -237,7 +238,7 @@ def test_tiers_as_the_plain_twin(worlds: list[Any], doubtful: bool) -> None:
         ids = tuple(f"r{at}" for at in range(many))
         sketches = Sketches(
             "x", world.endpoints, requests, world.subrequests, world.slices, None,
-            np.zeros(many, np.uint8), ids, chosen,
+            judge_attribution(many, world.subrequests), ids, chosen,
         )  # fmt: skip
         asked = set(ids[: many // 2]) if number % 3 == 0 else set()
         found, left = tiers.sum_tiers([sketches], ids=asked, doubtful=doubtful)

@@ -6,6 +6,8 @@ import io
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -20,16 +22,25 @@ from critpath.commands.settings import effective
 from critpath.errors import UsageError
 from critpath.executions.specification import parse_specification
 from critpath.explore.questions import facts_of
-from critpath.model.requests import Certainty, Sketches, Untold
+from critpath.model.requests import Certainty, Rule, Sketches, Subrequests, Untold
 from critpath.read.recording import Recording
 from critpath.report.exports.as_parquet import sketch_tables
 from critpath.report.text.path import render_tiers
+from critpath.requests import links
 from critpath.requests.find import find_sketches
-from critpath.requests.links import attribute, find_links, judge_attribution
+from critpath.requests.links import (
+    attribute,
+    find_confidence,
+    find_links,
+    find_missing,
+    judge_attribution,
+)
 from critpath.requests.paths import compose_paths
+from critpath.requests.services import sum_services
 from critpath.requests.tiers import _compare, sum_tiers
 from critpath.store import save_paths
 from critpath.text.notes import word
+from critpath.text.requests import untold_text
 
 NONE = Untold(0, 0.0, 0.0, False)
 GOLDEN = """\
@@ -53,17 +64,17 @@ def drawn(tiers, left=NONE):
     return "".join(line.rstrip() + "\n" for line in stream.getvalue().splitlines())
 
 
-def simulated(load, name, connections, requests=120):
+def simulated(load, name, connections, requests=120, seed=3):
     """Return the sketches of a simulated server, all of whose requests are asked for."""
     simulate = load("pure/requests/simulate.py")
-    world = simulate.simulate(name, connections, requests, 3)
+    world = simulate.simulate(name, connections, requests, seed)
     arguments = simulate.arguments(world, load("pure/requests/drawing.py"))[:4]
     activity, workers, endpoints, table = arguments
     table = replace(table, boundary=np.zeros(len(table), np.uint8))
     made = attribute(activity, workers, endpoints, table)
     links = find_links(activity, endpoints, made.requests, made.subrequests, made.slices)
     everything = (made.requests, made.subrequests, made.slices, links)
-    sure = judge_attribution(len(made.requests), made.subrequests)
+    sure = judge_attribution(len(made.requests), made.subrequests, made.missing)
     ids = tuple(map(str, range(len(made.requests))))
     top = made.requests.parent < 0
     return activity, Sketches("made", endpoints, *everything, sure, ids, top)
@@ -122,8 +133,8 @@ def test_own_and_asked_are_the_latency_in_every_tier(load, name):
 
 def doubtful_world(load):
     """Return a server of which it is doubtful who asked."""
-    activity, found = simulated(load, "loop, unequal sleeps", 16)
-    assert (found.subrequests.attribution == Certainty.DOUBTFUL).mean() > 0.5
+    activity, found = simulated(load, "loop, unequal sleeps", 16, 100, 1)
+    assert (found.attribution == Certainty.DOUBTFUL).mean() > 0.5
     return activity, found
 
 
@@ -159,12 +170,62 @@ def test_whether_those_that_can_be_told_are_like_the_rest(told, untold, unlike):
     assert not _compare(np.array([*told]), np.zeros(0, np.int64)).unlike
 
 
+def test_a_call_of_one_of_several_requests_is_said_so(load):
+    """Whose it is is more likely wrong than right: of how many it is one's is known."""
+    _, found = doubtful_world(load)
+    subs, requests = found.subrequests, found.requests
+    untold = subs.find_untold()
+    assert len(untold) > 50
+    for row in untold.tolist():
+        begin = subs.begin_ns[row]
+        some = (requests.received_ns <= begin) & (requests.answered_ns >= begin)
+        assert subs.candidates[row] == some.sum() > 1
+        assert subs.probability[row] == 0
+    told = subs.attribution != Certainty.DOUBTFUL
+    assert (subs.candidates[told & (subs.request >= 0)] == 1).all()
+    (service,) = sum_services([found], "1").services
+    # What it asks is known, though not for which request.
+    assert sum(service.calls.values()) == pytest.approx((subs.connects == 0).sum() / len(requests))
+    assert service.untold.calls == len(untold)
+    assert untold_text(service) == (
+        f"{service.service}: {len(untold)} calls of one of {subs.candidates[untold].min()} to "
+        f"{subs.candidates[untold].max()} requests each, it is not known of which"
+    )
+
+
+def test_a_request_without_calls_may_have_asked_what_nobody_is_said_to(monkeypatch):
+    """Of two calls one of two open requests is said to have asked each, or none: both doubtful."""
+    subs = Subrequests(
+        endpoint=np.zeros(2, np.int32), begin_ns=np.array([20, 30]), end_ns=np.array([28, 38]),
+        tid=np.full(2, 5, np.int32), request=np.array([0, -1], np.int32),
+        child=np.full(2, -1, np.int32), how=np.full(2, Rule.ASSIGNED, np.uint8),
+        attribution=np.full(2, Certainty.DOUBTFUL, np.uint8), connects=np.zeros(2, np.uint8),
+        probability=np.array([0.6, 0.0]), candidates=np.array([2, 3], np.int32),
+    )  # fmt: skip
+    requests = MagicMock(
+        endpoint=np.zeros(4, np.int32), reader_tid=np.array([5, 5, 5, 6]),
+        received_ns=np.array([10, 12, 25, 10]), answered_ns=np.array([40, 29, 50, 50]),
+    )  # fmt: skip
+    requests.__len__.return_value = 4
+    monkeypatch.setattr(links, "process_keys", lambda _, keys: keys)
+    ends = SimpleNamespace(host=np.zeros(1, np.int64))
+    missing = find_missing(None, ends, requests, subs)
+    # The first's own call counts as its own; the other may be of the first and the third.
+    assert missing == pytest.approx([1 / 3, 0.4, 1 / 3, 0.0])
+    sure = judge_attribution(4, subs, missing)
+    assert [Certainty(one).name for one in sure] == ["DOUBTFUL"] * 3 + ["CERTAIN"]
+    assert find_confidence(4, subs, missing)[1] == pytest.approx(np.exp(-0.4))
+
+
 def test_paths_follow_what_is_doubtful_where_that_is_asked_for(load):
     activity, found = doubtful_world(load)
     tables = found.requests, found.subrequests, found.slices
     rows = np.flatnonzero(found.chosen)
-    _, left = compose_paths(activity, found.endpoints, *tables, rows)
-    pieces, fewer = compose_paths(activity, found.endpoints, *tables, rows, doubtful=True)
+    doubted = found.attribution == Certainty.DOUBTFUL
+    _, left = compose_paths(activity, found.endpoints, *tables, rows, doubted=doubted)
+    pieces, fewer = compose_paths(
+        activity, found.endpoints, *tables, rows, doubtful=True, doubted=doubted
+    )
     assert fewer < left
     first, last = pieces.start[:-1], pieces.start[1:] - 1
     np.testing.assert_array_equal(pieces.begin[first], found.requests.begin_ns[rows])
