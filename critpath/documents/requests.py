@@ -32,7 +32,7 @@ def join_left_out(one: LeftOut, other: LeftOut) -> LeftOut:
     return change(most, **sums, longest_ns=max(one.longest_ns, other.longest_ns))
 
 
-class Untold(Part):
+class UntoldCalls(Part):
     """Calls of which it is only known that they are of one of several requests."""
 
     calls: Annotated[int, doc("how many")]
@@ -56,7 +56,7 @@ class ServiceEntry(Part):
         LeftOut | None, doc("of a recording with gaps: what they leave out; null: nothing")
     ] = None
     untold: Annotated[
-        Untold | None, doc("its calls of one of several requests; null: there is none")
+        UntoldCalls | None, doc("its calls of one of several requests; null: there is none")
     ] = None
 
 

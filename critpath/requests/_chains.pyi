@@ -13,6 +13,7 @@ class Chains:
         owner: I32,
         kinds: int,
         roots: int,
+        alone: float,
         seed: int,
     ) -> None: ...
     def guess(self, root: int, asked: Sequence[int], after: int, times: float) -> None: ...

@@ -46,6 +46,7 @@ from critpath.requests.links import (
     attribute,
     find_confidence,
     find_links,
+    find_missing,
     judge_attribution,
 )
 from critpath.requests.paths import compose_paths, find_calls
@@ -350,6 +351,7 @@ def _find_turns(
         learn_ways(Path(elsewhere), learn) if elsewhere and learn else None,
         found.parts,
     )
+    missing = find_missing(replayed.workers, found.endpoints, made.requests, made.subrequests)
     return FoundRequests(
         activity=found.activity,
         endpoints=found.endpoints,
@@ -372,8 +374,8 @@ def _find_turns(
         subrequests=made.subrequests,
         unattributed=made.unattributed,
         slices=made.slices,
-        attribution=judge_attribution(len(made.requests), made.subrequests, made.missing),
-        missing=made.missing,
+        attribution=judge_attribution(len(made.requests), made.subrequests, missing),
+        missing=missing,
         blocked=made.blocked,
         left_out={}
         if found.parts is None
@@ -447,7 +449,7 @@ def _has_label(specification: Specification, texts: Sequence[str]) -> Bool:
     return keep
 
 
-def _choose(found: FoundTurns, events: Events, specification: Specification) -> Bool:
+def _choose(found: FoundRequests, events: Events, specification: Specification) -> Bool:
     """Return which requests are asked for."""
     asked, where = specification.requests, specification.where
     requests, endpoints = found.requests, found.endpoints

@@ -75,7 +75,6 @@ class Attributed:
     exchanged: int
     beside: Bool
     blocked: Blocked
-    missing: F64
 
 
 def attribute(
@@ -126,6 +125,9 @@ def attribute(
     subrequests = assigned if parts is None else assigned.take(~parts.ends_in_gap(assigned))
     blocked = find_blocked(activity, endpoints, requests, subrequests, parts)
     subrequests = settle_blocked(subrequests, blocked)
+    sure = (subrequests.request >= 0) & (subrequests.attribution != Certainty.DOUBTFUL)
+    candidates = np.where(sure, 1, subrequests.candidates).astype(np.int32)
+    subrequests = dataclasses.replace(subrequests, candidates=candidates)
     slices = cut_blocked(activity, endpoints, requests, subrequests, owned.slices, blocked)
     slices = own_stretches(endpoints, requests, subrequests, slices)
     sent = find_sent(activity, endpoints, requests, subrequests)
@@ -140,10 +142,7 @@ def attribute(
     beside = np.zeros(len(requests), np.bool_)
     if hidden is not None:
         beside = hidden.find_beside(requests, subrequests)
-    missing = find_missing(workers, endpoints, requests, subrequests)
-    return Attributed(
-        requests, subrequests, slices, unattributed, owned.exchanged, beside, blocked, missing
-    )
+    return Attributed(requests, subrequests, slices, unattributed, owned.exchanged, beside, blocked)
 
 
 def _find_parted_owners(parts: Parts, workers: Workers, requests: RequestTable) -> Owned:
@@ -321,7 +320,7 @@ def find_missing(
         missing[which] = sums[np.maximum(last, first)] - sums[first]
     own = owner >= 0
     np.subtract.at(missing, owner[own], share[own])
-    return np.round(np.maximum(missing, 0.0), 6)
+    return np.asarray(np.round(np.maximum(missing, 0.0), 6), np.float64)
 
 
 def judge_attribution(requests: int, subrequests: Subrequests, missing: F64 | None = None) -> U8:

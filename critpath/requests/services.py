@@ -16,7 +16,7 @@ from critpath.documents.requests import (
     LeftOut,
     RequestsDocument,
     ServiceEntry,
-    Untold,
+    UntoldCalls,
     join_left_out,
 )
 from critpath.model import I64, Bool
@@ -76,11 +76,11 @@ def sum_services(sketches: Sequence[Sketches], version: str) -> RequestsDocument
         many = [text == _SEVERAL for text in names]
         busy = np.array(many, np.bool_)[table.why]
         several += len(np.unique(table.endpoint[busy]))
-        of = find_askers(endpoints, table, subs)
-        asked_by = calls[of[calls] >= 0]
+        by = find_askers(endpoints, table, subs)
+        asked_by = calls[by[calls] >= 0]
         asked_by = asked_by[(subs.request[asked_by] < 0) | ~each.cut[subs.request[asked_by]]]
         for row in asked_by.tolist():
-            asker = names[int(of[row])]
+            asker = names[int(by[row])]
             if subs.request[row] < 0:
                 untold.setdefault(asker, []).append(int(subs.candidates[row]))
             child = int(subs.child[row])
@@ -120,8 +120,8 @@ def sum_services(sketches: Sequence[Sketches], version: str) -> RequestsDocument
     )
 
 
-def _count_untold(candidates: Sequence[int]) -> Untold:
-    return Untold(len(candidates), min(candidates), max(candidates))
+def _count_untold(candidates: Sequence[int]) -> UntoldCalls:
+    return UntoldCalls(len(candidates), min(candidates), max(candidates))
 
 
 def _count(codes: np.ndarray[tuple[int], np.dtype[np.int32]] | I64) -> tuple[list[int], list[int]]:

@@ -66,6 +66,7 @@ FULL = Environment(
         busy_periods=4,
         streams=5,
         unattributed=6,
+        untold=9,
         datagrams=7,
         unsure=8,
         unknown=9,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from critpath.model import STATES, State
 from critpath.model.requests import Certainty
-from critpath.requests.links import attribute, judge_attribution
+from critpath.requests.links import attribute, find_missing, judge_attribution
 from critpath.requests.paths import compose_paths
 
 SEEDS = st.integers(0, 2**31)
@@ -26,7 +26,8 @@ def composed(arguments: Any) -> Any:
     found = attribute(activity, workers, endpoints, requests)
     rows = np.arange(len(found.requests))
     tables = found.requests, found.subrequests, found.slices
-    doubted = judge_attribution(len(rows), found.subrequests, found.missing) == Certainty.DOUBTFUL
+    missing = find_missing(workers, endpoints, *tables[:2])
+    doubted = judge_attribution(len(rows), found.subrequests, missing) == Certainty.DOUBTFUL
     return found, *compose_paths(activity, endpoints, *tables, rows, doubted=doubted)
 
 

@@ -74,7 +74,8 @@ def simulated(load, name, connections, requests=120, seed=3):
     made = attribute(activity, workers, endpoints, table)
     links = find_links(activity, endpoints, made.requests, made.subrequests, made.slices)
     everything = (made.requests, made.subrequests, made.slices, links)
-    sure = judge_attribution(len(made.requests), made.subrequests, made.missing)
+    missing = find_missing(workers, endpoints, made.requests, made.subrequests)
+    sure = judge_attribution(len(made.requests), made.subrequests, missing)
     ids = tuple(map(str, range(len(made.requests))))
     top = made.requests.parent < 0
     return activity, Sketches("made", endpoints, *everything, sure, ids, top)
