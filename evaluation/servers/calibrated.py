@@ -105,11 +105,11 @@ def judge_recording(name: str, title: str, logs: Path, recording: Path) -> Itera
     port = served_port(recording)
     rows = np.flatnonzero(ends.local_port[requests.endpoint] == port)
     remote = ends.remote_port[requests.endpoint[rows]]
-    at = judge._Rows(rows, remote, requests.begin_ns, requests.end_ns)
+    at = judge.Rows(rows, remote, requests.begin_ns, requests.end_ns)
     row_of = {one.number: row for one in asked if (row := at.match(one)) >= 0}
     made = np.flatnonzero(subs.connects == 0)
     local = ends.local_port[subs.endpoint[made]]
-    by = judge._Rows(made, local, subs.begin_ns, subs.end_ns)
+    by = judge.Rows(made, local, subs.begin_ns, subs.end_ns)
     truth = np.full(len(subs), -1)
     for number, of in handled.items():
         for one in of.asked:

@@ -141,7 +141,7 @@ def requests():
     return {
         "format": REQUESTS_FORMAT,
         "version": "1",
-        "services": [{**web, **known, "left_out": left}],
+        "services": [{**web, **known, "left_out": left, "untold": None}],
         "hosts": [{"host": "web", "aligned": True, "uncertainty_ns": 0}],
         "alone": 1,
         "several_at_once": 0,
