@@ -281,9 +281,12 @@ class _Maker:
         return int(came[0]) if came[0] >= 0 else job.received
 
     def _list_beside(self) -> I64:
-        """Return what happens at the brokers' ends, and what arrives: it is of no request."""
+        """Return what happens at the brokers' ends, and what arrives: it is of no request.
+
+        An answer that a request waits for stays: it ends that request's call.
+        """
         acts, peer = self._acts, self._endpoints.peer.astype(np.int64)
-        got = np.unique(self._delivered.row)
+        got = np.array(sorted(self._of), np.int64)
         asked = np.array(sorted(self._fetches), np.int64)
         arrivals, receives = self._rows[Act.ARRIVAL], self._rows[Act.RECEIVE]
         at, there = acts.endpoint[got].astype(np.int64), acts.endpoint[asked].astype(np.int64)

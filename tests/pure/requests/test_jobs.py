@@ -254,6 +254,36 @@ def test_each_message_becomes_a_request(protocol):
         assert (sizes == 30).sum() <= 0.1 * len(truth)
 
 
+def test_an_answer_through_a_second_queue_ends_the_call_that_waits_for_it():
+    draw, made = random.Random(2), Simulation(1, PULLED, many=0)  # noqa: S311 - a simulation
+    made.rows.clear()
+    time, asked, worker = 0, [], 3
+    for _ in range(60):
+        asker, size, answer = draw.randrange(2), *(60 + draw.randrange(200) for _ in range(2))
+        made.transfer(time, worker, 30, to_broker=True)
+        put = made.transfer(time + 100, asker, size, to_broker=True)
+        done = made.transfer(put + 5, asker, 4, to_broker=False)
+        made.transfer(done + 5, asker, 33, to_broker=True)
+        came = made.transfer(done + 60, worker, size - 11, to_broker=False)
+        back = made.transfer(came + 300, worker, answer, to_broker=True)
+        made.transfer(back + 5, worker, 4, to_broker=False)
+        got = made.transfer(back + 60, asker, answer - 11, to_broker=False)
+        # The broker's end has answered when it sent what it was asked for.
+        asked.append((2 * asker + 1, (back + 62) * 1000))
+        time = got + 500
+    collected, endpoints = made.collect()
+    many, none = len(endpoints), np.zeros(len(endpoints), np.int64)
+    streams, messages = split_jobs(
+        Streams(collected, endpoints, np.arange(many), none, none > 0, none), name
+    )
+    # The questions are jobs, the answers are not; each was waited for in a call of its own.
+    assert set(messages.put_endpoint.tolist()) == {0, 2}
+    assert len(messages) >= 55
+    turns = cut_turns(streams.activity, streams.endpoints, 1).table
+    waits = [(at, end) for at, _, _, _, _, end, *_ in turns[turns[:, 8] == 33].tolist()]
+    assert sorted(waits) == sorted(asked)
+
+
 def test_who_put_it_there_is_the_request_that_was_worked_for():
     made = Simulation(5, PULLED)
     collected, endpoints = made.collect()
