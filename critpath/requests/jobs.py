@@ -84,6 +84,7 @@ class _Job:
     messages: list[int]
     end: int = NONE
     asks_again: bool = False  # the end is a question that has an answer of its own
+    mixed: bool = False  # the end may be of another message, that was not found
     sleeps: bool = False  # the end is a sleep
 
 
@@ -176,15 +177,19 @@ class _Maker:
         size, _ = Counter(acts.value[brought].tolist()).most_common(1)[0] if brought else (0, 0)
         ends = [row for row in sends if acts.value[row] == size]
         came = [row for row in rows if row in self._of]
+        if not came:
+            return
         if len(ends) < BROKERS.ended * sum(len(self._of[row]) for row in came):
             self._find_unended(at, came)
             return
         waiting: list[_Job] = []
         following = dict(pairwise(rows))
-        last = NONE
-        for row in rows:
+        usual, least = int(np.mean(acts.value[came])), int(np.min(acts.value[came]))
+        last, most, unknown = NONE, 1, 0  # not found and not ended yet, as many as may wait
+        for before, row in pairwise([NONE, *rows]):
             if row in self._of:
                 waiting += [_Job(at, row, row, [message]) for message in self._of[row]]
+                most = max(most, len(waiting))
             elif row in sends and acts.value[row] == size:
                 then = following.get(row, NONE)
                 again = then >= 0 and then not in sends and then not in self._of
@@ -192,11 +197,16 @@ class _Maker:
                     self._fetches.append(row)
                 if waiting:
                     job = waiting.pop(0)
-                    job.end, job.asks_again = row, again
+                    job.end, job.asks_again, job.mixed = row, again, unknown > 0
                     if job.received < last and not self._is_loop(job.received, row):
                         job.begun = last
                     last = row
                     self._jobs.append(job)
+                elif unknown:
+                    unknown -= 1
+            elif row not in sends and (before not in sends or acts.value[before] == size):
+                value = int(acts.value[row])
+                unknown = min(unknown + max(value // usual, int(value >= least)), most)
 
     def _is_loop(self, since: int, until: int) -> bool:
         """Tell whether a thread asks several things at once between two rows of its own."""
@@ -326,17 +336,17 @@ class _Maker:
     def _list_messages(self) -> Messages:
         acts, many = self._acts, len(self._endpoints)
         pairs = [
-            (many + number, message)
+            (many + number, message, job.mixed)
             for number, job in enumerate(self._jobs)
             for message in job.messages
         ]
-        at, which = np.array(pairs, np.int64).reshape(-1, 2).T
+        at, which, mixed = np.array(pairs, np.int64).reshape(-1, 3).T
         put = self._delivered.put[which]
         return Messages(
             *(at, acts.endpoint[put].astype(np.int64), acts.tid[put].astype(np.int64)),
             *(acts.host[put].astype(np.int64), acts.time_ns[put]),
             *(acts.time_ns[self._delivered.row[which]], self._delivered.before[which]),
-            self._delivered.probability[which],
+            self._delivered.probability[which] * np.where(mixed, BROKERS.mixed, 1.0),
             {many + number: self._name_broker(job.at) for number, job in enumerate(self._jobs)},
         )
 
@@ -386,7 +396,9 @@ def join_messages(
     when, at = messages.put_ns[found], messages.put_endpoint[found]
     calls = np.flatnonzero(subs.connects == 0)
     row = np.append(calls, NONE)[_find_last(subs.endpoint[calls], subs.begin_ns[calls], at, when)]
+    # A call goes on until it is answered: only what it began with is surely of its request.
     asked = _covers(subs.endpoint, subs, row, at, when)
+    asked[asked] = _are_first(row[asked], when[asked])
     hosts, tids = (of[found].astype(np.int32) for of in (messages.put_host, messages.put_tid))
     thread = thread_keys(hosts, tids)
     worker = thread_keys(slices.host, slices.tid)
@@ -436,6 +448,14 @@ def _find_only_received(
         one = until - since == 1
         found[mine[one]] = asked[until[one] - 1]
     return found[rows]
+
+
+def _are_first(call: I64, when: I64) -> Bool:
+    """Tell which of the messages are the first of their call."""
+    order = np.lexsort((when, call))
+    first = np.ones(len(call), np.bool_)
+    first[order[1:]] = call[order[1:]] != call[order[:-1]]
+    return first
 
 
 def _covers(key: I64 | I32, of: Subrequests | Slices, row: I64, wanted: I64, when: I64) -> Bool:

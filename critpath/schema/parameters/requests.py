@@ -382,6 +382,9 @@ class Brokers(Group, name="brokers", guards="messages that go through brokers"):
         "of messages that the same answer follows, for it to say that they are done",
         SERVERS,
     )
+    mixed = Parameter(
+        0.25, "share", "of jobs whose end is theirs, where a message was not found beside", SERVERS
+    )
     mistakes = Parameter(0.5, "messages", "in the wrong order that are always expected", SERVERS)
     alone = Parameter(
         0.99, "probability", "of the only message of its length, as what is called likely", SERVERS

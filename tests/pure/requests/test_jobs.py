@@ -284,6 +284,29 @@ def test_an_answer_through_a_second_queue_ends_the_call_that_waits_for_it():
     assert sorted(waits) == sorted(asked)
 
 
+def test_an_end_may_be_of_a_message_that_was_not_found():
+    draw, made = random.Random(3), Simulation(1, PULLED, many=0)  # noqa: S311 - a simulation
+    made.rows.clear()
+    time, worker, doubtful = 0, 3, 0
+    for number in range(60):
+        size = 60 + draw.randrange(200)
+        put = made.transfer(time, draw.randrange(2), size, to_broker=True)
+        if number == 30:  # two that nobody knows, in one receive
+            made.transfer(put + 20, worker, 801, to_broker=False)
+            doubtful = (time + 2) * 1000
+        done = made.transfer(put + 80, worker, size + 45, to_broker=False)
+        for _ in range(3 if number == 30 else 1):
+            done = made.transfer(done + 300, worker, 21, to_broker=True)
+        time = done + 500
+    collected, endpoints = made.collect()
+    many, none = len(endpoints), np.zeros(len(endpoints), np.int64)
+    _, messages = split_jobs(
+        Streams(collected, endpoints, np.arange(many), none, none > 0, none), name
+    )
+    assert len(messages) >= 55
+    assert messages.put_ns[messages.probability < 0.5].tolist() == [doubtful]
+
+
 def test_who_put_it_there_is_the_request_that_was_worked_for():
     made = Simulation(5, PULLED)
     collected, endpoints = made.collect()
@@ -309,6 +332,12 @@ def test_who_put_it_there_is_the_request_that_was_worked_for():
     assert set(passed.producer[messages.put_tid == 100].tolist()) == {0}
     assert set(passed.producer[messages.put_tid != 100].tolist()) == {-1}
     assert (passed.attribution[passed.producer >= 0] <= Certainty.DOUBTFUL).all()
+    # Of a call that goes on, only the first message is surely of its request.
+    call = Subrequests(zero, one, one + 10**12, zero, zero, zero, sure, sure, sure)
+    nobody = slices.take(np.zeros(0, np.int64))
+    several = join_messages(messages, streams.endpoints, requests, call, nobody)
+    first = messages.put_ns[messages.put_endpoint == 0].min()
+    assert several.put_ns[several.producer == 0].tolist() == [first]
     waits = find_queue_waits(requests, passed)
     assert waits.state == State.WAIT_QUEUE
     assert waits.names == ("redis-server:6379",)
