@@ -523,8 +523,33 @@ def _join_pieces(
     of = known[others]
     beneath[at[others]] = find_states(replayed.blocks, worker[of], pieces.begin[mine][of], end[of])
     columns["beneath"] = beneath
-    columns["confidence"] = np.repeat(pieces.confidence[mine], np.diff(paths.start))
+    sure = np.repeat(pieces.confidence[mine], np.diff(paths.start))
+    many = np.diff(paths.start)
+    away = (paths.tid != np.repeat(tid, many)) | (paths.host != np.repeat(host, many))
+    theirs = np.repeat(_lead_to_others(start - start[0], host, tid, state), many)
+    columns["confidence"] = np.where(theirs & away & (paths.tid >= 0), 0.0, sure)
     return replace(paths, start=paths.start[start - start[0]], **columns)
+
+
+def _lead_to_others(start: I64, host: I64, tid: I64, state: U8) -> Bool:
+    """Tell which walked pieces end where their thread goes on with others' requests.
+
+    What woke it then was theirs: what the request asked itself are pieces of their own.  Where a
+    path never leaves its thread that may not be known, and nothing is told.
+    """
+    path = np.repeat(np.arange(len(start) - 1), np.diff(start))
+    found = np.zeros(len(path), np.bool_)
+    if not len(path):
+        return found
+    same = (path[1:] == path[:-1]) & (host[1:] == host[:-1]) & (tid[1:] == tid[:-1])
+    found[:-1] = same & np.isin(state[1:], _OTHERS) & (state[:-1] == State.UNKNOWN)
+    first = start[path]
+    leaves = np.zeros(len(start), np.bool_)
+    leaves[path[(host != host[first]) | (tid != tid[first])]] = True
+    return np.asarray(found & leaves[path])
+
+
+_OTHERS: Final = tuple(int(s) for s in (State.QUEUED, State.SHARED, State.WAIT_POOL))
 
 
 def _find_askers(workers: Workers, keys: I64, time: I64) -> I64:

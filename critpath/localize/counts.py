@@ -336,8 +336,12 @@ def _costs(one: PathSet, codes: Sequence[int], symbols: Sequence[Symbol]) -> dic
     lead: defaultdict[object, dict[Symbol, int]] = defaultdict(dict)
     back: dict[object, Step] = {}  # what a thread that waits for a cpu comes back from
     threads = list(zip(paths.tid.tolist(), paths.host.tolist(), strict=True))
-    trips = _trips_within(threads, codes, symbols)
-    taken = _taken_from(one, symbols, trips)
+    served = paths.find_served().tolist()  # what others asked is no trip of this one
+    trips = _trips_within([threads[k] for k in served], [codes[k] for k in served], symbols)
+    taken = [
+        rival if at == k else ""
+        for k, (at, rival) in enumerate(zip(served, _taken_from(one, symbols, trips), strict=True))
+    ]
     for thread, code, ns, now, rival in zip(threads, codes, lengths, trips, taken, strict=True):
         symbol = symbols[code]
         here = thread if symbol.role else None

@@ -214,7 +214,7 @@ class CriticalPaths(Table):
     # 1 but for requests, where who worked for whom is inferred.
     confidence: F64 = field(
         default_factory=lambda: np.zeros(0, np.float64),
-        metadata=col("how probable it is that it was for the execution"),
+        metadata=col("how probable it is that it was for the execution; 0: it was for others"),
     )
     stack: I32 = field(
         default_factory=lambda: np.zeros(0, np.int32),
@@ -318,6 +318,17 @@ class CriticalPaths(Table):
     def path(self) -> I64:
         """Which path every segment belongs to."""
         return np.repeat(np.arange(len(self), dtype=np.int64), np.diff(self.start))
+
+    def find_served(self) -> I64:
+        """Return of every segment itself; of what was for others, the next that was not.
+
+        There the thread goes on that others woke.  What is last on a path is its own.
+        """
+        at = np.arange(len(self.begin))
+        own = self.confidence > 0
+        own[self.start[1:][np.diff(self.start) > 0] - 1] = True
+        served = np.where(own, at, len(at))
+        return np.asarray(np.minimum.accumulate(served[::-1])[::-1], np.int64)
 
     @property
     def wakes(self) -> Bool:
@@ -483,7 +494,8 @@ class PathSet(Table):
 
     def confidence(self, index: int) -> float:
         """Return how probable it is of the least sure part of a path that it is the execution's."""
-        return float(self.paths.take(np.array([index])).confidence.min(initial=1.0))
+        sure = self.paths.take(np.array([index])).confidence
+        return float(sure[sure > 0].min(initial=1.0))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save as Parquet, for `critpath.load`: whole or not at all, equal sets to equal bytes.

@@ -147,15 +147,17 @@ def trips_of(path_set: PathSet, coder: Coder) -> tuple[tuple[str, ...], I32]:
         trips = np.zeros((len(paths), len(roles)), np.int64)
         if roles:
             rival = np.full(len(paths.state), -1, np.int64)
-            waits = paths.state == State.WAIT_CPU
+            waits = (paths.state == State.WAIT_CPU) & (paths.confidence > 0)
             rival[waits] = look_up(
                 paths.detail[waits],
                 paths.details,
                 lambda of: places.get(role_name(of.rival, hosts=hosts), -1),
             )
-            codes = coder.codes(chunk)
+            # What others asked is no trip of this one: the thread that they woke is still there.
+            at = paths.find_served()
+            codes, kinds = coder.codes(chunk)[at], kind[paths.state]
             count_trips(
-                paths.start, paths.tid, paths.host, codes, kind[paths.state], column, rival, trips
+                paths.start, paths.tid[at], paths.host[at], codes, kinds, column, rival, trips
             )
         result[first : first + len(chunk)] = trips
         first += len(chunk)

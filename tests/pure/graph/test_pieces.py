@@ -23,7 +23,7 @@ from test_sweep import MOMENTS, facts, recordings
 
 from critpath import flow
 from critpath.graph import critical_path
-from critpath.graph.critical_path import Sweep, _join_pieces
+from critpath.graph.critical_path import Sweep, _join_pieces, _lead_to_others
 from critpath.graph.execution_graph import make_single_block
 from critpath.model import RUNNING, BlockList, Events, ReplayedRecording, State
 from critpath.model.requests import Pieces
@@ -74,6 +74,7 @@ def check_put_back(sweep, replayed, pieces):
             inside = [s for s in beneath if first <= s[0] < last]
             assert inside[0][0] == first
             assert inside[-1][1] == last
+            check_whose(shown, pieces, mine, row)
             if state in OTHERS:
                 [only] = [s for s in seen if first <= s[0] < last]
                 assert only[:3] == (first, last, state)
@@ -81,6 +82,48 @@ def check_put_back(sweep, replayed, pieces):
                 assert [s for s in seen if first <= s[0] < last] == inside
         compared += check_as_before(sweep, replayed, pieces, mine, beneath)
     return compared
+
+
+def check_whose(paths, pieces, mine, row):
+    """Check that only what a thread was woken by for others is for others: elsewhere."""
+    part = slice(int(paths.start[row]), int(paths.start[row + 1]))
+    piece = np.searchsorted(pieces.begin[mine], paths.begin[part], side="right") - 1
+    own = [*zip(pieces.host[mine].tolist(), pieces.tid[mine].tolist(), strict=True)]
+    there = zip(paths.host[part].tolist(), paths.tid[part].tolist(), strict=True)
+    state = [*pieces.state[mine].tolist(), int(State.UNKNOWN)]
+    for at, thread, sure in zip(piece.tolist(), there, paths.confidence[part], strict=True):
+        others = state[at] == State.UNKNOWN and state[at + 1] in OTHERS
+        others = others and own[at + 1] == own[at] and len({*own}) > 1
+        assert sure == (0 if others and thread not in {own[at], (thread[0], -1)} else 1)
+
+
+@pytest.mark.parametrize(
+    "drawing",
+    [
+        # A request of g, which asks the pooler p; that asks the database d for it.
+        "g p d p g",
+        "g pS d pQ pS g",
+        "g pQ pS *p pS *p pS p d pS g",
+        "g *p pW p d *p pQ p g",
+        # The thread of the next piece is another, or another request's.
+        "g p gS *g gQ p | pS g",
+        # What it asked itself may not be known.
+        "p pS p pS p",
+        "p pS | g *p pS",
+        "",
+    ],
+)
+def test_what_a_loop_was_woken_by_for_others_is_theirs(drawing):
+    """A piece is its thread, and S, Q, W where it does not go by that; * has others' wakes."""
+    states = {"S": State.SHARED, "Q": State.QUEUED, "W": State.WAIT_POOL}
+    paths = [path.split() for path in drawing.split("|")]
+    words = [word for path in paths for word in path]
+    start = np.cumsum([0, *map(len, paths)])
+    bare = [word.lstrip("*") for word in words]
+    tid = np.array([ord(word[0]) for word in bare], np.int64)
+    state = np.array([states.get(word[1:], State.UNKNOWN) for word in bare], np.uint8)
+    found = _lead_to_others(start, np.zeros(len(tid), np.int64), tid, state)
+    assert found.tolist() == [word[0] == "*" for word in words]
 
 
 def check_as_before(sweep, replayed, pieces, mine, beneath):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
+from dataclasses import replace
 from statistics import fmean, median, stdev
 from types import SimpleNamespace
 
@@ -17,7 +18,7 @@ from critpath.localize import counts as counting
 from critpath.localize.counts import StepCounts, count_rivals, count_steps
 from critpath.model import INTERFERENCE, RUNNING, State, Step, Symbol, VectorTable
 from critpath.schema.parameters.localize import COUNTS
-from critpath.vectors import Coder
+from critpath.vectors import Coder, trips_of
 
 SYMBOLS = (
     Symbol(State.RUN), Symbol(State.WAIT_DISK), Symbol(State.WAIT_TASK, "db"),
@@ -226,6 +227,30 @@ def test_so_many_permutations_reach_a_level_and_one_less_does_not() -> None:
             else:
                 with pytest.raises(UsageError, match="cannot reach the level"):
                     coarse._require_permutations(whole, few, 0.05, least)
+
+
+@pytest.mark.parametrize(
+    ("drawn", "trips"),
+    [
+        ("r5 a3 b2 a3 r5", {"app": 1, "base": 1}),
+        ("r5 a3 b2 a3 b4 a3 b9 a2 r5", {"app": 1, "base": 3}),
+        ("r5 a3 b2 a3 *b4 a3 *b9 *h2 a2 r5", {"app": 1, "base": 1}),
+        ("r5 a3 *b4 *A5 a3 *b9 a2 r5 a3 b2 a1 b3 a2 r5", {"app": 2, "base": 2}),
+    ],
+)
+def test_what_others_asked_is_no_trip(drawn: str, trips: dict[str, int]) -> None:
+    """A pooler is woken by the answers to others while a request waits for it (*: for these)."""
+    one = draw([drawn.replace("*", "")])
+    sure = [float(word[0] != "*") for word in drawn.split()]
+    assert len(one.paths.begin) == len(sure)
+    one = replace(one, paths=replace(one.paths, confidence=np.array(sure)))
+    coder = Coder((one, one), "thread")
+    roles, [found] = trips_of(one, coder)
+    assert {r: n for r, n in zip(roles, found.tolist(), strict=True) if n} == trips
+    costs = counting._costs(one, coder.codes(one).tolist(), coder.symbols)
+    entered = {s.role: len(c.leads) for s, c in costs.items() if s.state is None and s.role}
+    assert entered == trips
+    assert one.confidence(0) == 1
 
 
 WORDS = ["r", "h", "l", "a", "b", "A", "B", "N", "w", "k", "t", "d"]
