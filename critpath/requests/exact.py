@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections import defaultdict
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,6 +28,9 @@ from critpath.model.requests import (
 from critpath.requests.crossings import OperationRows
 from critpath.requests.owners import process_keys, thread_keys
 from critpath.schema.parameters.requests import CHAINS, OWNERS, PROXIES
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 
 def settle_traced(
@@ -204,16 +208,23 @@ def _find_possible(activity: Activity, passing: Passing) -> tuple[I64, I64]:
     return of[met], call[met]
 
 
+def _make_graph(begin: I64, end: I64, shape: tuple[int, int]) -> csr_array:
+    """Return the edges as a matrix; scipy 1.11 matches none whose numbers have 64 bits."""
+    from scipy.sparse import csr_array  # noqa: PLC0415 - takes a while to load
+
+    places = begin.astype(np.int32), end.astype(np.int32)
+    return csr_array((np.ones(len(begin), np.int8), places), shape)
+
+
 def _match(of: I64, call: I64, requests: int, calls: int) -> _Matching:
     """Return a largest matching, and which of its pairs are in all of them."""
-    from scipy.sparse import csr_array  # noqa: PLC0415 - takes a while to load
-    from scipy.sparse.csgraph import (  # noqa: PLC0415
+    from scipy.sparse.csgraph import (  # noqa: PLC0415 - takes a while to load
         breadth_first_order,
         connected_components,
         maximum_bipartite_matching,
     )
 
-    possible = csr_array((np.ones(len(of), np.int8), (of, call)), (requests, calls))
+    possible = _make_graph(of, call, (requests, calls))
     chosen = maximum_bipartite_matching(possible, perm_type="column").astype(np.int64)
     owner = np.full(calls, NONE, np.int64)
     owner[chosen[chosen >= 0]] = np.flatnonzero(chosen >= 0)
@@ -221,8 +232,7 @@ def _match(of: I64, call: I64, requests: int, calls: int) -> _Matching:
     idle = np.flatnonzero(chosen < 0)
     takes = np.concatenate([of, np.full(len(idle), requests)])
     gives = np.concatenate([np.where(owner[call] >= 0, owner[call], requests), idle])
-    shape = (requests + 1, requests + 1)
-    may = csr_array((np.ones(len(takes), np.int8), (takes, gives)), shape)
+    may = _make_graph(takes, gives, (requests + 1, requests + 1))
     _, circle = connected_components(may, directed=True, connection="strong")
     certain = (chosen >= 0) & (np.bincount(circle)[circle[:requests]] == 1)
     for way in (may, may.T.tocsr()):
