@@ -86,8 +86,8 @@ def ask(place: Path, *words: str) -> dict:
 
 
 def save(place: Path, reason: str) -> str:
-    """Return a dump that is made within two minutes; how often it was refused is printed."""
-    for refused in range(120):
+    """Return a dump that is made within a minute; how often it was refused is printed."""
+    for refused in range(45):
         with contextlib.suppress(subprocess.CalledProcessError):
             dump: str = ask(place, "--reason", reason)["dump"]
             if refused:
@@ -156,7 +156,7 @@ def show(place: Path, asked: argparse.Namespace, fault: str, slow: Path) -> None
         closed = ask(place, "--status")["dumps"]["closed"]
         print(f"gates closed for {1000 * closed:.0f} ms at the last dump")
     if not (healthy and faulty):
-        print("no dump was made in two minutes: under so small a budget nothing was recorded")
+        print("no dump was made in a minute: under so small a budget nothing was recorded")
         return
     done = subprocess.run(
         [*CRITPATH, "compare", healthy, faulty],
