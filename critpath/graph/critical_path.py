@@ -534,8 +534,8 @@ def _join_pieces(
 def _lead_to_others(start: I64, host: I64, tid: I64, state: U8) -> Bool:
     """Tell which walked pieces end where their thread goes on with others' requests.
 
-    What woke it then was theirs: what the request asked itself are pieces of their own.  Where a
-    path never leaves its thread that may not be known, and nothing is told.
+    What woke it then was theirs: what the request asked itself are pieces of their own.  Of a
+    path that never leaves its thread these may not be known: none of its pieces is named then.
     """
     path = np.repeat(np.arange(len(start) - 1), np.diff(start))
     found = np.zeros(len(path), np.bool_)

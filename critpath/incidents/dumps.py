@@ -131,7 +131,7 @@ def list_dumps(flight: Path) -> list[str]:
 def find_images(groups: Iterable[ControlGroup]) -> dict[str, str]:
     """Return by pods and containers of which image they are, as `Dump.programs` has files.
 
-    Which of its processes began when is told by their names.
+    Their names tell which of its processes began when.
     """
     found: dict[str, set[str]] = {}
     for of in groups:

@@ -49,7 +49,7 @@ class Judged:
 
 
 def main() -> None:
-    """Judge, and print both tables."""
+    """Judge, and print the tables."""
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("places", nargs="*", type=Path)
     parser.add_argument("--simulated", type=int, default=0, metavar="REQUESTS")
@@ -58,21 +58,22 @@ def main() -> None:
     found: list[Judged] = []
     for one in (*judge_recordings(given.places), *simulate(given.simulated)):
         found.append(one)
-        told = one.states.judge() >= CHAINS.told
-        print(
-            f"{one.name}: {len(one.right)} calls, {one.right.mean():.3f} right, apart "
-            f"{one.states.apart:.2f}, slept {one.states.slept:.2f}; told {told.mean():.2f}, "
-            f"{one.right[told].mean() if told.any() else 0:.3f} of these right",
-            flush=True,
-        )
+        print(f"{one.name}: apart {one.states.apart:.2f}, slept {one.states.slept:.2f}", flush=True)
     if not found:
         sys.exit("no loop that works for several requests at once is there")
-    rows = {"stated": [one.states.judge() for one in found], "held out": cross_validate(found)}
+    print("\n| loop | calls | right of all | named | right of these |\n|---|---:|---:|---:|---:|")
+    for one in found:
+        named = one.right[one.states.judge() >= CHAINS.told]
+        cells = len(one.right), one.right.mean(), len(named) / len(one.right)
+        right = f"{named.mean():.2f}" if len(named) else "–"
+        print("| {} | {:,} | {:.2f} | {:.2f} | {} |".format(one.name, *cells, right))
+    rows = {"said": [one.states.judge() for one in found], "stated": cross_validate(found)}
     document = {title: list_tenths(of, [one.right for one in found]) for title, of in rows.items()}
     for title, tenths in document.items():
-        print(f"\n| {title} | calls | stated | right |\n|---|---:|---:|---:|")
+        # What is said is by the constants of today; what is stated by those of other programs.
+        print(f"\n| tenth | calls | {title} | right |\n|---|---:|---:|---:|")
         for tenth, (count, stated, right) in tenths.items():
-            print(f"| {tenth} | {count:,} | {stated:.3f} | {right:.3f} |")
+            print(f"| {tenth} | {count:,} | {stated:.2f} | {right:.2f} |")
     if given.json:
         write_results(given.json, document)
 
