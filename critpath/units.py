@@ -6,7 +6,7 @@ import math
 import os.path
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 NS_PER_S = 1_000_000_000
 
@@ -130,20 +130,25 @@ def utf8(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
+def split_common(names: Sequence[str]) -> tuple[str, list[str]]:
+    """Return the words that all names begin with, and what is left of each.
+
+    ``python3:80 GET /cart`` beside ``python3:80 GET /category``: ``/cart`` and ``/category``.
+    """
+    same = os.path.commonprefix(list(names)) if len(set(names)) > 1 else ""  # noqa: RUF071 - of texts
+    first = same.rfind(" ") + 1
+    if any(len(name) == first for name in names):  # one would have no name
+        first = 0
+    return names[0][:first].rstrip() if first else "", [name[first:] for name in names]
+
+
 def shorten_names(names: Sequence[str], most: int) -> list[str]:
     """Cut names to so many characters where they do not differ, and else where they end.
 
     ``GET /api/v1/customers/:id/orders`` beside ``.../invoices`` are ``…orders``, ``…invoices``.
     """
-    long = {name for name in names if len(name) > most}
-    same = os.path.commonprefix(sorted(long)) if len(long) > 1 else ""  # noqa: RUF071 - of texts
-    first = 0
-    if len(same) > most // 2:  # else their beginnings differ
-        # Whole words stay: what is left out ends where one does.
-        words = (at + 1 for at, letter in enumerate(same) if not letter.isalnum())
-        first = max(words, default=len(same))
 
-    def cut(name: str) -> str:
+    def cut(name: str, first: int) -> str:
         if len(name) <= most:
             return name
         rest = name[first:]
@@ -153,7 +158,24 @@ def shorten_names(names: Sequence[str], most: int) -> list[str]:
             return f"…{rest[: most - 2]}…"
         return f"{name[: most - 1 - len(rest)]}…{rest}"
 
-    return [cut(name) for name in names]
+    long = {name for name in names if len(name) > most}
+    shown = {name: cut(name, _where_they_differ(long, most // 2)) for name in names}
+    alike: dict[str, set[str]] = {}
+    for name, short in shown.items():
+        alike.setdefault(short, set()).add(name)
+    for group in alike.values():
+        if len(group) > 1:
+            shown |= {name: cut(name, _where_they_differ(group)) for name in group}
+    return [shown[name] for name in names]
+
+
+def _where_they_differ(names: Collection[str], least: int = 0) -> int:
+    """Return where the first word begins in which names differ; 0 where less than so many agree."""
+    same = os.path.commonprefix(sorted(names)) if len(names) > 1 else ""  # noqa: RUF071 - of texts
+    if len(same) <= least:
+        return 0
+    # Whole words stay: what is left out ends where one does.
+    return max((i + 1 for i, letter in enumerate(same) if not letter.isalnum()), default=len(same))
 
 
 def safe_text(text: str) -> str:

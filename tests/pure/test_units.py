@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from critpath.units import format_ns, format_share, plural, round_up, safe_text, shorten_names
+from critpath.units import (
+    format_ns,
+    format_share,
+    plural,
+    round_up,
+    safe_text,
+    shorten_names,
+    split_common,
+)
 
 
 @pytest.mark.parametrize(
@@ -105,6 +113,24 @@ def test_names_that_begin_alike_show_what_differs():
         "…mmmmmmmm…",
         "…nnnnnnnn…",
     ]
+
+
+def test_names_that_would_be_cut_to_the_same_are_cut_where_they_differ():
+    shown = shorten_names([f"s:80 GET /products/:id/{end}" for end in ("reviews", "orders")], 24)
+    assert shown == ["s:80 GET /produc…reviews", "s:80 GET /product…orders"]
+    other = [*(f"s:80 GET /products/:id/{end}" for end in ("reviews", "orders")), "x" * 30]
+    assert len(set(shorten_names(other, 24))) == 3
+
+
+def test_words_that_all_names_begin_with_stand_once():
+    assert split_common(["s:80 GET /cart", "s:80 GET /category"]) == (
+        "s:80 GET",
+        ["/cart", "/category"],
+    )
+    assert split_common(["GET /", "GET"]) == ("", ["GET /", "GET"])
+    assert split_common(["cart", "category"]) == ("", ["cart", "category"])
+    assert split_common(["one two"]) == ("", ["one two"])
+    assert split_common([]) == ("", [])
 
 
 @given(st.lists(st.text(max_size=40)), st.integers(3, 30))

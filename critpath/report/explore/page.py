@@ -43,7 +43,7 @@ from critpath.report.explore.views import (
     patterns,
     slowest_rows,
 )
-from critpath.report.html.elements import prose, text
+from critpath.report.html.elements import SHORT, legend_of, prose, text
 from critpath.report.html.page import assemble_page, read_asset, script_of
 from critpath.text.exploring import (
     WORDS,
@@ -286,15 +286,16 @@ def _show_differences(table: FactTable, question: Question) -> str:
 
 
 def _sketches(table: FactTable, sketches: Mapping[int, Sketch]) -> str:
-    used = {stretch[1] for one in sketches.values() for stretch in one.stretches}
+    used = {DOINGS[stretch[1]] for one in sketches.values() for stretch in one.stretches}
+    drawn = legend_of({*DOINGS[:3], *used} & {*SHORT})
+    drawn += [("led", DOING_WORDS["led"])] if "led" in used else []
     legend = "".join(
         f'<span><svg aria-hidden="true"><rect y="11" width="24" height="12" class="sg" '
         f'fill="{"var(--w0)" if kind == "running" else f"url(#{kind}0)"}" stroke="var(--w0)" '
         'transform="translate(0 -11)"/>'
         "</svg>"
-        f"{DOING_WORDS[kind]}</span>"
-        for code, kind in enumerate(DOINGS)
-        if code in used or code in {0, 1, 2}
+        f"{words}</span>"
+        for kind, words in drawn
     )
     own = (
         '<span><svg aria-hidden="true"><rect class="own" y="4" width="24" height="4"/></svg>'

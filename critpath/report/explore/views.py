@@ -11,14 +11,8 @@ from typing import Final
 import numpy as np
 
 from critpath.model.exploration import FactTable, Question, Ranked
-from critpath.report.html.elements import prose, text, trace_link
-from critpath.text.exploring import (
-    WORDS,
-    chance,
-    percent,
-    say,
-    times_text,
-)
+from critpath.report.html.elements import WORDS, prose, text, trace_link
+from critpath.text.exploring import chance, percent, say, times_text
 from critpath.units import format_ns
 
 LISTED: Final = 4
@@ -107,7 +101,7 @@ def part_text(question: Question) -> str:
         f"{one.words} ({percent(one.having.share)} of {one.having.of:,})"
         for one in question.parts[:6]
     ]
-    return "; ".join(shown) or WORDS["none.part"]
+    return "; ".join(shown) or say("none.part")
 
 
 def slowest_rows(table: FactTable, question: Question, trace_url: str = "") -> str:
@@ -130,20 +124,7 @@ def _trace(table: FactTable, row: int) -> str:
     return "" if fact is None else fact.words[int(fact.values[row])]
 
 
-DOING_WORDS: Final = {
-    "running": "running",
-    "cpu": "waiting for a CPU",
-    "waiting": "waiting for another thread",
-    "network": "waiting for the network",
-    "timer": "waiting for a timer",
-    "disk": "waiting for the disk",
-    "throttled": "throttled by a quota",
-    "interrupts": "interrupts",
-    "unknown": "not known",
-    "queued": "waiting behind other requests",
-    "shared": "on a loop shared with other requests",
-    "led": "a slice that this one caused",
-}
+DOING_WORDS: Final[dict[str, str]] = {**WORDS, "led": "a slice that this one caused"}
 
 
 def patterns(colours: Sequence[int]) -> str:
@@ -153,34 +134,16 @@ def patterns(colours: Sequence[int]) -> str:
         '<path id="m2" d="M0-4 4 3H-4z"/>'
     )
     turned = 'patternTransform="rotate(45)"'
+    pale = ('width="6" height="6"', "", "")
+    striped = ('width="6" height="6"', turned, '<rect width="2.2" height="6" {c}/>')
+    empty = ('width="9" height="44"', "", '<rect width="9" height="44" fill="var(--page)"/>')
+    grey = ('width="9" height="44"', "", '<rect width="9" height="44" fill="var(--grey)"/>')
     inner: dict[str, tuple[str, str, str]] = {
-        "cpu": ('width="6" height="6"', turned, '<rect width="2.2" height="6" {c}/>'),
-        "waiting": ('width="6" height="6"', "", ""),
-        "network": ('width="6" height="6"', "", '<rect width="1.6" height="6" {c}/>'),
-        "timer": ('width="6" height="22"', "", '<rect y="16" width="6" height="2" {c}/>'),
-        "disk": ('width="6" height="6"', "", '<circle cx="3" cy="3" r="1.4" {c}/>'),
-        "throttled": (
-            'width="6" height="6"',
-            turned,
-            '<rect width="2" height="6" {c}/><rect width="6" height="2" {c}/>',
-        ),
-        "interrupts": ('width="4" height="6"', "", '<rect width="3" height="6" {c}/>'),
-        "unknown": ('width="6" height="6"', "", '<rect width="6" height="6" fill="var(--page)"/>'),
-        "queued": (
-            'width="9" height="22"',
-            "",
-            (
-                '<rect width="9" height="44" fill="var(--page)"/>'
-                '<rect y="16" width="5" height="2" {c}/>'
-            ),
-        ),
-        "shared": (
-            'width="4" height="4"',
-            "",
-            '<rect width="6" height="6" fill="var(--page)"/><circle cx="2" cy="2" r="1" {c}/>',
-        ),
+        **dict.fromkeys(DOING_WORDS, pale),
+        **dict.fromkeys(("cpu", "throttled"), striped),
+        **dict.fromkeys(("unknown", "led"), empty),
+        "interrupts": grey,
     }
-    inner["led"] = ('width="9" height="44"', "", '<rect width="9" height="44" fill="var(--page)"/>')
     doubt = '<path d="M0 0l8 8M8 0l-8 8" stroke="var(--ink)" stroke-width=".8" opacity=".55"/>'
     found = [
         shapes,

@@ -95,13 +95,15 @@ def render_html(
     causes = render_causes(document, trace_url)
     cards = {*re.findall(r'id="cause-(\d+)"', causes)}
     slowest = render_slowest(document, rows, folded=folded, causes=cards, trace_url=trace_url)
+    flame = "" if answer == "inconclusive" else render_flame(document)
+    opened = "" if flame.startswith("<details") else flame
     body, rules = place_by_rules(
         f"{_top(document, explore, framed=bool(framed))}<main>"
         f"{_answer(document, answer, line)}{_first_screen(document)}"
         f"{causes}{render_seen(document)}{render_waits(document)}"
-        f"{'' if folded else render_flame(document)}"
-        f"{'' if folded else slowest}"
-        f'<div class="folds">{slowest if folded else ""}{render_recordings(document)}'
+        f"{opened}{'' if folded else slowest}"
+        f'<div class="folds">{"" if opened else flame}{slowest if folded else ""}'
+        f"{render_recordings(document)}"
         f"{render_clocks(document)}"
         f"{render_statistics(document)}{_frame(framed)}</div>"
         f"</main>{_foot(document, causes=bool(causes))}"
@@ -220,10 +222,14 @@ def _first_screen(document: ComparisonDocument) -> str:
     if pictures is None or not pictures.kinds:
         return ""
     kind = _main(pictures.kinds)
+    several = len(pictures.kinds) > 1 or not pictures.kinds[0].means
+    table = render_kinds(document, pictures.kinds) if several else ""
+    if several and document.verdict == "ok" and kind.change not in {"slower", "faster"}:
+        return f'<div class="first">{table}</div>'  # what was looked at, not one kind of many
     bars = render_bars(document, pictures, kind) if document.verdict != "inconclusive" else ""
-    distribution = render_durations(document, kind)
-    table = render_kinds(document, pictures.kinds)
-    return f'<div class="first">{bars}<div class="two">{distribution}{table}</div></div>'
+    distribution = render_durations(document, kind, alone=not several)
+    wide = " wide" if any(None not in one.p95 for one in pictures.kinds) or not several else ""
+    return f'<div class="first">{bars}<div class="two{wide}">{distribution}{table}</div></div>'
 
 
 def _main(kinds: list[KindEntry]) -> KindEntry:

@@ -20,6 +20,7 @@ from critpath.report.html.elements import (
     axis,
     box,
     kind_name,
+    legend_of,
     place,
     text,
     time_of,
@@ -32,8 +33,8 @@ Key = tuple[int, Doing, bool]
 _CHANGED: Final = 0.04  # of the axis: what grew or shrank by more is marked
 _SPOKEN: Final = 3  # blocks that a bar's description names
 _SEEN: Final = 0.08  # % of the axis: narrower blocks leave their place empty
-# How wide a letter is, in % of a bar: of one of a narrow page, and of a wide page's.
-_LETTER: Final = {"": 1.6, " wide": 0.95}
+# How wide a letter is, in % of a bar, by the class of what only a page so wide shows.
+_LETTER: Final = {" phone": 3.6, " tight": 1.6, " wide": 0.95}
 # The same of the smaller letters within blocks, and what is left and right of them.
 _INSIDE: Final = {"": (1.4, 3.0), " slim": (0.9, 1.8)}
 # What joins the two bars; the brackets have the colour of what they span.
@@ -252,21 +253,12 @@ def _later(word: tuple[tuple[float, float], tuple[bool, list[str]]]) -> bool:
 
 
 def _labels(words: dict[tuple[float, float], list[str]], side: str) -> str:
-    """Return what brackets say, the longest of theirs that has room; a wide page has more.
-
-    None stands below another's bracket but the first.
-    """
-    narrow, wide = (_fitting(words, letter) for letter in _LETTER.values())
-    first = next(iter(narrow), None)
-    labels = []
-    for mark, label in wide.items():
-        kind = "" if mark == first else " opt"
-        labels.append(_label(*label, side + (kind if narrow.get(mark) == label else " wide")))
-    for mark, label in narrow.items():
-        if wide.get(mark) != label:
-            kind = " tight" if mark == first else " tight opt"
-            labels.append(_label(*label, side + kind))
-    return "".join(labels)
+    """Return what brackets say on pages of each width: the longest of theirs that has room."""
+    return "".join(
+        _label(*label, side + width)
+        for width, letter in _LETTER.items()
+        for label in _fitting(words, letter).values()
+    )
 
 
 def _fitting(
@@ -315,9 +307,7 @@ def _legend(
     ]
     did = {key[1] for key in keys}
     entries += [
-        f'<span><i class="s w6 {doing}"></i>{words}</span>'
-        for doing, words in WORDS.items()
-        if doing in did
+        f'<span><i class="s w6 {doing}"></i>{words}</span>' for doing, words in legend_of(did)
     ]
     entries += [
         f'<span><i class="{kind}"></i>{words}</span>'

@@ -205,7 +205,8 @@ def _card(page: _Page, number: int, cause: CauseEntry, *, first: bool) -> str:
         f'<div class="head"><span class="num" aria-hidden="true">{number}</span>'
         f'<h3>{prose(_sentence(page, cause))}</h3><p class="fig">{effect}{meter}</p></div>'
     )
-    body = _examples(page, number, cause, first=first) + _facts(page, number, cause)
+    link = f'<p class="small"><a href="#cause-{number}">Link to cause {number}</a></p>'
+    body = _examples(page, number, cause, first=first) + _facts(page, number, cause) + link
     if first:
         return f'<article class="card" id="cause-{number}">{head}{body}</article>'
     return f'<details class="card" id="cause-{number}"><summary>{head}</summary>{body}</details>'

@@ -19,7 +19,7 @@ from critpath.report.html.elements import (
     time_of,
 )
 from critpath.text.page import NOISE, noun_of
-from critpath.units import plural, shorten_names
+from critpath.units import plural, shorten_names, split_common
 
 _MOST_DOTS: Final = 60
 _MANY: Final = 100  # from here on the 99th percentile is known, and an axis may end
@@ -46,7 +46,7 @@ def durations_by_kind(
     return result
 
 
-def render_durations(document: ComparisonDocument, kind: KindEntry) -> str:
+def render_durations(document: ComparisonDocument, kind: KindEntry, *, alone: bool) -> str:
     """Return the distribution of a kind's durations, before above and after below one axis."""
     found = durations_by_kind(document).get(kind.label, ([], []))
     before, after = ([time for time, _ in side] for side in found)
@@ -84,7 +84,7 @@ def render_durations(document: ComparisonDocument, kind: KindEntry) -> str:
         f'<div class="dist{low}" role="img" aria-label="{text(spoken)}">'
         f'<span class="side up">before</span><span class="side down">after</span>{shade}{marks}'
         f'<div class="middle">{axis(length)}</div></div>'
-        f"{_figures(kind, coloured=coloured)}</figure>"
+        f"{_figures(kind, alone=alone, coloured=coloured)}</figure>"
     )
 
 
@@ -165,9 +165,11 @@ def _bars(found: tuple[list[tuple[float, bool]], ...], length: float, *, coloure
     return "".join(parts)
 
 
-def _figures(kind: KindEntry, *, coloured: bool) -> str:
+def _figures(kind: KindEntry, *, alone: bool, coloured: bool) -> str:
     shown = [("mean", kind.mean), ("p50", kind.p50)]
     shown.append(("p95", kind.p95) if None not in kind.p95 else ("slowest", kind.slowest))
+    if alone and None not in kind.p99:
+        shown.append(("p99", kind.p99))
     parts = []
     for name, (before, after) in shown:
         if before is None or after is None:
@@ -201,7 +203,8 @@ def render_kinds(document: ComparisonDocument, kinds: list[KindEntry]) -> str:
     )
     columns = ["p50", *(["p95"] if middle else []), last]
     heads = "".join(f'<th scope="col" class="n">{name}</th>' for name in columns)
-    names = shorten_names([one.label for one in shown], _LONGEST_NAME)
+    lead, names = split_common([one.label for one in shown])
+    names = shorten_names(names, _LONGEST_NAME)
     rows = "".join(
         _kind(document, one, name, columns, found.get(one.label, ([], [])), most or 1.0)
         for one, name in zip(shown, names, strict=True)
@@ -210,13 +213,14 @@ def render_kinds(document: ComparisonDocument, kinds: list[KindEntry]) -> str:
     labelled = any(one.label for one in kinds)
     name = "kind" if labelled else ""
     title = f"By kind of {noun_of(document, 1)}" if labelled else f"All {noun}"
+    of = f"of <code>{text(lead)}</code>, " if lead else ""
     rest = len(kinds) - len(shown)
     same = all(one.change in {"same", "few"} for one in kinds[_MOST_KINDS:])
     same = same and document.verdict != "inconclusive"
     more = f"and {plural(rest, 'more kind')}{f': {NOISE}' if same else ''}" if rest > 0 else ""
     return (
         f'<section class="panel" id="kinds" aria-labelledby="kinds-title">'
-        f'<h2 id="kinds-title">{text(title)} <span>before → after</span></h2>'
+        f'<h2 id="kinds-title">{text(title)} <span>{of}before → after</span></h2>'
         f'<div class="scroll" tabindex="0" role="region" aria-label="{text(title)}">'
         f'<table class="kinds"><thead><tr>{column_head(name)}'
         f'<th scope="col" class="n count">{text(noun)}</th>{heads}'
@@ -235,6 +239,7 @@ def _kind(
     found: tuple[list[tuple[float, bool]], ...],
     most: float,
 ) -> str:
+    spread = f"spread, 0 to {text(time_of(most))}"
     changed = kind.change in {"slower", "faster"}
     coloured = changed and document.verdict != "inconclusive"
     quantiles = {"p50": kind.p50, "p95": kind.p95, "p99": kind.p99, "slowest": kind.slowest}
@@ -243,12 +248,12 @@ def _kind(
         before, after = quantiles[name]
         few = name != "p50" and kind.change == "few"
         if before is None or after is None or few:
-            cells.append('<td class="n dim">-</td>')
+            cells.append(f'<td class="n dim" data-of="{name}">-</td>')
             continue
         a, b, unit = pair_of(float(before), float(after))
         grade = _grade(kind, float(before), float(after)) if coloured else ""
         cells.append(
-            f'<td class="n"><span class="from">{text(a)} →</span> '
+            f'<td class="n" data-of="{name}"><span class="from">{text(a)} →</span> '
             f'<span class="to {grade}">{text(b)}</span><span class="unit"> {unit}</span></td>'
         )
     before, after = kind.executions
@@ -267,8 +272,9 @@ def _kind(
     name = f'<code title="{whole}">{text(shown)}</code>' if kind.label else "all"
     return (
         f'<tr class="{row}"><th scope="row">{name}</th>'
-        f'<td class="n count">{before:,} → {after:,}</td>{"".join(cells)}'
-        f'<td class="n {grade}">{text(mean)}</td><td class="rug"><div>{strips}</div></td></tr>'
+        f'<td class="n count" data-of="{text(noun_of(document))}">{before:,} → {after:,}</td>'
+        f'{"".join(cells)}<td class="n {grade}" data-of="mean">{text(mean)}</td>'
+        f'<td class="rug" data-of="{spread}"><div>{strips}</div></td></tr>'
     )
 
 

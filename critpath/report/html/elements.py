@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from critpath.documents import ComparisonDocument, Doing, KindEntry, OnThread, ThreadEntry
@@ -146,7 +146,7 @@ def pair_of(before: float, after: float) -> tuple[str, str, str]:
     return in_unit(before, scale), in_unit(after, scale), unit
 
 
-# What threads do, for texts; its texture is the class of the same name.
+# What threads do, for texts and as classes.
 WORDS: Final[dict[Doing, str]] = {
     "running": "running",
     "cpu": "waiting for a CPU",
@@ -160,6 +160,15 @@ WORDS: Final[dict[Doing, str]] = {
     "queued": "waiting behind other requests",
     "shared": "on a loop shared with other requests",
 }
+# Three textures, as more are not told apart: solid runs, stripes wait for a CPU, pale waits for
+# anything else; what is not known is empty, and interrupts are solid in grey.
+_LEGEND: Final[tuple[tuple[str, tuple[Doing, ...]], ...]] = (
+    ("", ("running",)),
+    ("", ("cpu", "throttled")),
+    ("waiting ", ("waiting", "timer", "disk", "network", "queued", "shared")),
+    ("", ("interrupts",)),
+    ("", ("unknown",)),
+)
 SHORT: Final[dict[Doing, str]] = {
     "cpu": "waits for CPU",
     "throttled": "throttled",
@@ -172,6 +181,16 @@ SHORT: Final[dict[Doing, str]] = {
     "queued": "queued",
     "shared": "shared",
 }
+
+
+def legend_of(doings: Collection[Doing]) -> list[tuple[Doing, str]]:
+    """Return of each texture that these have one of them, and what it stands for in words."""
+    found = []
+    for lead, of in _LEGEND:
+        here = [one for one in of if one in doings]
+        words = " or ".join(WORDS[one].removeprefix(lead) for one in here)
+        found += [(here[0], lead + words)] if here else []
+    return found
 
 
 def who(thread: ThreadEntry) -> str:

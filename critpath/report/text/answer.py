@@ -26,7 +26,7 @@ from critpath.text.explanation import describe_cause, describe_effect, describe_
 from critpath.text.known import describe_seen
 from critpath.text.page import NOISE, find_deciding_p, noun_of, recordings_line
 from critpath.text.verdict import p_equals
-from critpath.units import format_ns, format_pair, shorten_names
+from critpath.units import format_ns, format_pair, shorten_names, split_common
 
 SCREEN: Final = 24
 _WIDEST: Final = 100  # longer lines are hard to read
@@ -244,7 +244,13 @@ def _named(kinds: Sequence[KindEntry], what: str, width: int) -> str:
 
 
 def _fitting_rows(table: list[list[str]], width: int) -> list[str]:
-    """Return a table's lines, without the columns that there is no room for."""
+    """Return a table's lines, without the columns that there is no room for.
+
+    What all kinds begin with stands in the heading.
+    """
+    same, names = split_common([row[0] for row in table[1:]])
+    heads = [f"{table[0][0]} of {same}" if same else table[0][0], *names]
+    table = [[head, *row[1:]] for head, row in zip(heads, table, strict=True)]
     kept = [i for i in range(len(table[0])) if i != 3 or any(row[3] != "–" for row in table[1:])]
     for spare in (None, 3, 1, 4):
         if spare in kept:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 import sys
 from itertools import product
 from pathlib import Path
 
 import pytest
 
-from critpath.report.html.elements import WORDS
+from critpath.report.html.elements import WORDS, legend_of
 
 ANSWERS = ("slower", "faster", "ok", "inconclusive")
 TAB = {"key": "Tab", "code": "Tab", "windowsVirtualKeyCode": 9}
-A4 = 900  # CSS pixels between its margins, at the page's scale on paper
+A4 = 702  # CSS pixels between its margins
 
 _OPEN = "for (const fold of document.querySelectorAll('details')) fold.open = true"
 _AXE = """
@@ -128,7 +129,8 @@ def test_states_differ_where_a_reader_forces_colours(show, real, emulate):
     place, _ = real
     emulate(forced_colors="active")
     page = show(place)
-    looks = page.run(_LOOKS, [*(f"s w1 {one}" for one in WORDS), "f", "f added", "f saved"])
+    textures = [f"s w1 {one}" for one, _ in legend_of(WORDS)]
+    looks = page.run(_LOOKS, [*textures, "f", "f added", "f saved"])
     assert len(set(looks.values())) == len(looks)
     threads = page.run(_LOOKS, [f"s w{n} running" for n in range(7)])
     assert len(set(threads.values())) == 7
@@ -154,3 +156,11 @@ def test_on_paper_all_is_open_nothing_is_cut_and_nothing_is_dark(show, example, 
     assert page.run(_CLOSED) == []
     assert page.run(_CUT) == []
     assert not any(one.is_displayed() for one in page.all("button.btn, #search"))
+
+
+@pytest.mark.parametrize("said", ["slower", "ok"])
+def test_paper_is_not_blank(show, example, said):
+    page = show(example(said))
+    asked = {"paperWidth": 8.27, "paperHeight": 11.69, "printBackground": True}
+    printed = base64.b64decode(page.driver.execute_cdp_cmd("Page.printToPDF", asked)["data"])
+    assert b"/FontFile" in printed  # what has no letter has no font

@@ -164,9 +164,17 @@ def without_figures(document):
     return document
 
 
+def with_two_kinds(document):
+    """Add a kind like the first: the table of kinds stands beside it."""
+    kinds = document.pictures.kinds
+    kinds.append(structs.replace(kinds[0], label="second"))
+    return document
+
+
 DOCUMENTS = {
     "usual": lambda f: comparison_document(f.comparison()),
     "ok": lambda f: comparison_document(f.comparison(verdict="ok", anomalous=0)),
+    "two kinds": lambda f: with_two_kinds(comparison_document(f.comparison())),
     "empty": lambda f: comparison_document(
         f.comparison(verdict="inconclusive", anomalous=0, samples=0, normals=0)
     ),
@@ -217,7 +225,6 @@ def test_pages_are_valid(page_of, name):
 
 
 def test_these_tests_can_fail(page_of):
-    _, page = page_of("ok")
     for was, now in (
         ("</table>", ""),
         ("<caption>", "<caption></caption><caption>"),
@@ -229,6 +236,7 @@ def test_these_tests_can_fail(page_of):
         ("<td>", "<td></td><td>"),
         (' preserveAspectRatio="none" aria-hidden="true"', ""),
     ):
+        _, page = page_of("two kinds" if "kinds" in was or "h2" in was else "ok")
         damaged = page.replace(was, now, 1)
         assert damaged != page
         with pytest.raises(AssertionError):
@@ -243,7 +251,7 @@ def test_what_is_cut_is_said(page_of):
 
 
 def test_sections_come_in_the_order_of_questions(page_of):
-    _, page = page_of("usual")
+    _, page = page_of("two kinds")
     body = page[page.index("<body") :]
     order = ['class="answer"', 'id="time"', 'id="durations"', 'id="kinds"', 'id="slowest"']
     order += ['id="recordings"', 'id="statistics"', "<footer"]

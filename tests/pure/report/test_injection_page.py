@@ -112,6 +112,8 @@ def document(factory):
     )
     for cause in found.causes:
         cause.facts = facts
+    kinds = found.pictures.kinds
+    kinds.append(structs.replace(kinds[0], label="w"))
     found.pictures.flame = [
         FlameEntry(-1, "all", "", -1, 1e6, 2e6, "more", 0.01, [5, 5]),
         FlameEntry(0, "label", "w", -1, 1e6, 2e6, "more", 0.01, [5, 5]),
