@@ -204,11 +204,10 @@ packages-guest: python
 packages-fuzz: python
 	@PYTHON="$(PYTHON)" sh .ci/packages fuzz
 
-$(VENV)/ready: pyproject.toml | packages
+$(VENV)/ready: pyproject.toml .ci/requirements | packages
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade "pip>=25.1"
-	$(PYTHON) -c 'import tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
-	  print(*project["dependencies"], sep="\n")' > $(VENV)/requirements
+	$(PYTHON) .ci/requirements > $(VENV)/requirements
 	$(BIN)/pip install --quiet --group dev --requirement $(VENV)/requirements
 	touch $@
 
@@ -228,6 +227,7 @@ MESON = --config-settings=build-dir=build/native \
   --config-settings=setup-args=--native-file=$(abspath $(VENV)/native.ini)
 
 $(VENV)/built: $(VENV)/ready $(VENV)/native.ini meson.build critpath/meson.build marks/meson.build $(DIRECTORIES) $(filter %.pyx,$(SOURCES))
+	$(BIN)/pip uninstall -qq --yes critpath  # had the files once
 	$(BIN)/pip install --quiet --no-build-isolation --editable . $(MESON)
 	touch $@
 
@@ -248,5 +248,6 @@ $(VENV)/wheel/made: $(VENV)/native.ini pyproject.toml meson.build marks/meson.bu
 	touch $@
 
 $(INSTALLED)/built: $(VENV)/wheel/made $(INSTALLED)/pyvenv.cfg
+	$(BIN)/pip --python $(INSTALLED)/bin/python uninstall -qq --yes critpath  # had the files once
 	$(BIN)/pip --python $(INSTALLED)/bin/python install --quiet --no-deps --force-reinstall $(VENV)/wheel/*.whl
 	touch $@

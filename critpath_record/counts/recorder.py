@@ -7,9 +7,9 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from critpath import __version__
 from critpath.errors import CritpathError
 from critpath.model.recording import COUNTS
 from critpath_record import bpf
@@ -50,11 +50,7 @@ class CountsRecorder(Source):
 
 
 def _facts() -> Mapping[str, object]:
-    try:
-        own = version("critpath")
-    except PackageNotFoundError:
-        own = ""
-    return {"name": "counts", "version": own, "events": [], "event_count": 0}
+    return {"name": "counts", "version": __version__, "events": [], "event_count": 0}
 
 
 def find_needs(settings: RecorderSettings | None = None) -> list[Requirement]:

@@ -13,10 +13,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
+from critpath import __version__
 from critpath.errors import CritpathError, UsageError
 from critpath.schema.ways import SOCKETS, way_of_requests
 from critpath_marks.channels import DESCRIPTOR, MARKER
@@ -358,7 +358,7 @@ class FtraceRecorder(UnderBudget, Source):
                 "timer_functions": find_timer_functions(),
                 "net_devices": find_net_devices(),
             },
-            "recorder": {"name": "ftrace", "version": _version()},
+            "recorder": {"name": "ftrace", "version": __version__},
         }
 
     def _turn_off(self) -> None:
@@ -519,13 +519,6 @@ def _available(root: Path) -> list[str]:
     """Return the kernel's events as ``group/event``."""
     lines = Instance(root).read("available_events").splitlines()
     return [line.replace(":", "/", 1) for line in lines if ":" in line]
-
-
-def _version() -> str:
-    try:
-        return version("critpath")
-    except PackageNotFoundError:
-        return ""
 
 
 def _unwritable(raw: Path, error: OSError) -> CritpathError:

@@ -286,6 +286,18 @@ def test_the_changelog_has_this_version():
     assert PROJECT["project"]["version"] == __version__
     assert f"version: '{__version__}'" in (ROOT / "meson.build").read_text(encoding="utf-8")
     assert critpath_marks.__version__ == __version__
+    place = ROOT / "packaging" / "critpath"
+    assert f"version: '{__version__}'" in (place / "meson.build").read_text(encoding="utf-8")
+    whole = tomllib.loads((place / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert whole["version"] == __version__
+    assert whole["dependencies"] == [f"critpath-core[all]=={__version__}"]
+    assert whole["requires-python"] == PROJECT["project"]["requires-python"]
+
+
+def test_all_is_every_extra():
+    extras = PROJECT["project"]["optional-dependencies"]
+    [names] = re.findall(r"^critpath-core\[(.*)\]$", *extras["all"])
+    assert sorted([*names.split(","), "all"]) == sorted(extras)
 
 
 def test_news_are_one_line_each_and_named_by_what_they_are():
@@ -310,7 +322,11 @@ def test_dependencies_are_imported_and_argued():
     argued = (ROOT / "docs/decisions/1-dependencies.md").read_text(encoding="utf-8")
     code = "\n".join(p.read_text(encoding="utf-8") for h in HOUSES for p in h.rglob("*.py"))
     modules = {"scikit-learn": "sklearn", "biopython": "Bio"}
-    for line in PROJECT["project"]["dependencies"]:
+    extras = PROJECT["project"]["optional-dependencies"]
+    lines = [*PROJECT["project"]["dependencies"], *itertools.chain(*extras.values())]
+    for line in lines:
+        if line.startswith("critpath-core["):
+            continue
         package = re.match(r"[\w-]+", line)[0]
         assert f"| {package} |" in argued
         assert re.search(

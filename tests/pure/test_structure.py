@@ -77,10 +77,10 @@ MAY_IMPORT: Final[dict[str, set[str]]] = {
     "text": {"schema", "model", "documents", "units"},
     # A document says which version wrote it.
     **{stage: {*LEAVES, *above, "__init__"} for stage, above in STAGES.items()},
-    # Declarations, and what a manifest is: nothing of the analysis.
+    # Declarations, and what a manifest is, with the version: nothing of the analysis.
     RECORDER: {
         *("schema", "model", "documents", "errors", "units", "untrusted"),
-        *("processes", "doors", "stats"),
+        *("processes", "doors", "stats", "__init__"),
     },
     # The whole of it: extract, compare, remember, watch.
     "flow": {*LEAVES, *STAGES, "__init__"},

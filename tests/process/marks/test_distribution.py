@@ -147,7 +147,7 @@ def check_marks(python, place, tmp_path):
 def test_critpath_marks_are_critpaths():
     assert critpath.execution is critpath_marks.execution
     assert critpath.mark is critpath_marks.mark
-    assert critpath_marks.__version__ == critpath.__version__ == version("critpath")
+    assert critpath_marks.__version__ == critpath.__version__ == version("critpath-core")
 
 
 def test_the_license_is_the_same():
