@@ -632,7 +632,8 @@ def note_requests(
     others = [(name, getattr(account, name)) for name in _OTHERS]
     others = [(name, count) for name, count in others if count]
     sure = {*begin} == {"certain"} and {*attribution} <= {"certain", "likely"}
-    if sure and not others and not account.rings and account.way == "sockets":
+    # Every recording cuts requests at its ends, which a note of their own counts.
+    if sure and {name for name, _ in others} <= {"incomplete"} and not account.rings and account.way == "sockets":
         return RequestsFound(*facts)
     return RequestsFoundInPart(*facts, tuple(others), account.way, account.rings)
 

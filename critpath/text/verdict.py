@@ -162,7 +162,7 @@ def probability(value: float | None) -> str:
     if value >= 0.995:  # technical: 1.00 reads as certainty of something
         return ">0.99"
     # technical: how a number is rounded
-    return "<0.0001" if value < 0.0001 else f"{value:.4f}" if value < 0.1 else f"{value:.2f}"
+    return "<0.0001" if value < 0.0001 else f"{value:.2g}" if value < 0.1 else f"{value:.2f}"
 
 
 def p_equals(value: float | None) -> str:

@@ -80,12 +80,18 @@ def _screen(
     chip = f"{headline.sign} {headline.title}  "
     top = wrap(headline.sentence, width, first=chip)
     below = wrap(describe_why(document), width, first=" " * len(chip))
-    for warning in serious_warnings(document)[:_MOST_WARNINGS]:
-        below += wrap(warning, width, first="⚠ ")
+    warned = [
+        wrap(warning, width, first="⚠ ") for warning in serious_warnings(document)[:_MOST_WARNINGS]
+    ]
+    if is_decided(document):  # whole with -v
+        warnings = [f"{line[: width - 2]} …" if more else line for line, *more in warned]
+    else:  # they are why
+        below, warnings = [*below, *(line for of in warned for line in of)], []
     bars, table, causes = answer_parts(document, width)
     seen = [line for said in describe_seen(document) for line in wrap(said, width)]
     last = [line for hint in describe_hints(document) for line in wrap(hint, width)]
     last += wrap(_last_line(document, verbose=verbose, places=places), width)
+    last = [*warnings, *last]
     room = SCREEN - len(top) - len(below) - len(seen) - bool(seen) - len(last) - 1
     table, told = _fitted(document, table, causes, room - len(bars) - bool(bars), width)
     lines: list[list[Span]] = [[(line, _COLOURS[headline.word])] for line in top]
