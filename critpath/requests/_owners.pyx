@@ -24,6 +24,7 @@ ctypedef struct Request:
     int64_t begin
     int64_t received
     int64_t end
+    int64_t client       # the process that asks, -1 for one that was not recorded
     int32_t reader
     int32_t kind
     int32_t root
@@ -94,8 +95,8 @@ cdef class Owners:
 
     Parameters
     ----------
-    requests : int64 [n, 3]
-        Begin, received, end.
+    requests : int64 [n, 4]
+        Begin, received, end; the process that asks, or -1.
     request_rows : int32 [n, 2]
         Thread that read, kind.
     subrequests : int64 [m, 2]
@@ -193,7 +194,7 @@ cdef class Owners:
         for i in range(self.request_count):
             r = &self.requests[i]
             r.begin, r.received = self.request_times[i, 0], self.request_times[i, 1]
-            r.end = self.request_times[i, 2]
+            r.end, r.client = self.request_times[i, 2], self.request_times[i, 3]
             r.reader, r.kind = self.request_rows[i, 0], self.request_rows[i, 1]
             r.root = r.node = root[i]
             r.first_sub = r.last_sub = r.first_stay = r.last_stay = r.queue = -1
@@ -529,6 +530,10 @@ cdef class Owners:
                         t.handed = self.stays[waker.head].request
                 else:
                     t.handed, t.handed_of = waker.handed, waker.handed_of
+                # Who is woken by the answer to what he asked does not work for it.
+                if (t.handed >= 0 and self.requests[t.handed].client == t.process
+                        and waker.process != t.process):
+                    t.handed = -1
             t.awake = time
             if t.waited == RING:
                 memmove(&t.waits[0], &t.waits[1], (RING - 1) * sizeof(int64_t))

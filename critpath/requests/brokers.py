@@ -426,6 +426,7 @@ class _Broker:
         if self._told:
             known &= sent.told[there] & got.told[left][:, np.newaxis]
         differs = got.size[left][:, np.newaxis] - sent.size[there]
+        known &= np.abs(differs) <= BROKERS.added
         number = np.broadcast_to(np.arange(len(left))[:, np.newaxis], at.shape)[known]
         if not len(number):
             return None
@@ -540,16 +541,26 @@ class _Broker:
         return [of for of in found if programs[of.got] not in odd]
 
     def _find_disorder(self, found: list[_Found]) -> set[int]:
-        """Return the programs to which messages come in no order: it is chance that they fit."""
+        """Return the programs to whom it is chance that messages fit.
+
+        They come in no order, or later than a queue that had them would have answered.
+        """
         last: dict[int, int] = {}
-        counts: dict[int, list[int]] = defaultdict(lambda: [0, 0])
+        counts: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
         for of in found:
             at, program = int(self._got.endpoint[of.got]), int(self._got.program[of.got])
+            asked, mine = int(self._got.asked[of.got]), counts[program]
+            mine[2] += 1
+            mine[3] += of.order[0] < asked < of.order[1] - BROKERS.apart
             if of.alone:
-                counts[program][0] += 1
-                counts[program][1] += of.order[0] < last.get(at, of.order[0])
+                mine[0] += 1
+                mine[1] += of.order[0] < last.get(at, of.order[0])
                 last[at] = of.order[0]
-        return {of for of, (many, back) in counts.items() if back > BROKERS.disorder * many}
+        return {
+            program
+            for program, (alone, back, many, late) in counts.items()
+            if back > BROKERS.disorder * alone or late > BROKERS.disorder * many
+        }
 
     def _judge(self, found: list[_Found]) -> list[_Found]:
         """Say how many were before each, and how probable it is that each is the right one.

@@ -326,7 +326,7 @@ class _Attribution:
         order = np.lexsort((begin, endpoint))
         first = np.searchsorted(endpoint[order], np.arange(len(self.endpoints) + 1))
         self.native = _owners.Owners(
-            self.times,
+            np.column_stack([self.times, self._find_clients()]),
             _columns(np.int32, self.reader, self.service),
             _columns(np.int64, subrequests.begin_ns, subrequests.end_ns),
             _columns(np.int32, subrequests.endpoint, self.asked, subrequests.connects),
@@ -335,6 +335,16 @@ class _Attribution:
             number[order].astype(np.int32),
             (self.endpoints.serves == 1).astype(np.uint8),
         )
+
+    def _find_clients(self) -> I64:
+        """Return the process that asks for each request, -1 where it was not recorded."""
+        subs = self.subrequests
+        asker = self._number(thread_keys(self.endpoints.host[subs.endpoint], subs.tid))
+        known = asker < len(self.keys)
+        client = np.full(len(self.endpoints) + 1, NONE, np.int64)  # the last is no peer's
+        client[subs.endpoint[known]] = self.process[asker[known]]
+        found: I64 = client[self.endpoints.peer[self.at]]
+        return found
 
     def _run(self, lead: I32, learned: _Learned | None = None, given: I32 | None = None) -> I64:
         """Make the pass; return the sub-requests' owners, of which some may be given."""

@@ -37,6 +37,7 @@ class Request:
     end: int
     reader: int
     kind: int
+    client: int = -1  # the process that asks
     root: int = -1
     node: int = -1  # what it asked so far
     subs: list[Sub] = field(default_factory=list)
@@ -421,6 +422,10 @@ class Owners:
             waker.handed = -1
         if woken.idle:
             woken.handed, woken.handed_of = self.works_for(by)
+            # Who is woken by the answer to what he asked does not work for it.
+            asks = woken.handed >= 0 and self.requests[woken.handed].client == woken.process
+            if asks and self.threads[by].process != woken.process:
+                woken.handed = -1
             woken.awake = time
             woken.waits = [*woken.waits, time][-RING:]
 

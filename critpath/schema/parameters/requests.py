@@ -367,11 +367,17 @@ class Brokers(Group, name="brokers", guards="messages that go through brokers"):
         0.1, "share", "of what a program receives, for it to be what is passed on", SERVERS
     )
     lengths = Parameter(3, "lengths", "of messages at least, for theirs to be no accident", SERVERS)
+    added = Parameter(
+        512, "bytes", "that a broker's protocol adds to a message at most, or takes away", SERVERS
+    )
     alike = Parameter(
         0.8, "share", "of messages of one length at most; of answers that are an echo", SERVERS
     )
     disorder = Parameter(
-        0.25, "share", "of messages that come after one that was put there later", SERVERS
+        0.25,
+        "share",
+        "of messages that come after one that was put there later, or too late",
+        SERVERS,
     )
     passed = Parameter(
         0.2, "share", "of what comes over a connection, to be messages: else it is chance", SERVERS

@@ -15,7 +15,7 @@ Va    its answer arrives
 second request over connection 1.  Names of threads before a dot
 are their process (``p.x`` and ``p.y``); without one all are of one process.  Below, what is to be
 found: ``= a 1 own certain`` (``= a -``: nobody's) and ``| NAME FROM TO 1 own`` (``*``: shared),
-times as tokens of that line or of another (``b:sa``).
+times as tokens of that line or of another (``b:sa``).  ``~ a 1``: both are ends of one connection.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ class Drawing:
     lines: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
     subs: dict[str, str] = field(default_factory=dict)
     slices: list[str] = field(default_factory=list)
+    peers: dict[str, str] = field(default_factory=dict)
 
     def time(self, name: str, token: str) -> int:
         """Return when a token stands on a thread's line."""
@@ -71,6 +72,9 @@ def read_drawings(path: Path) -> Iterator[Drawing]:
         elif line.startswith("= "):
             sub, _, owner = line[2:].partition(" ")
             drawing.subs[sub] = owner.strip()
+        elif line.startswith("~ "):
+            one, other = line[2:].split()
+            drawing.peers |= {one: other, other: one}
         elif line.startswith("| "):
             drawing.slices.append(line[2:])
         else:
@@ -193,7 +197,7 @@ def draw(drawing: Drawing) -> Tables:
     endpoints = fill(
         Endpoints, count, host=np.zeros(count), serves=[int(k.isdigit()) for k in ends],
         remote_port=[0 if k.isdigit() else 6379 for k in ends], remote_address=np.zeros(count),
-        path=np.zeros(count),
+        path=np.zeros(count), peer=[ends.get(drawing.peers.get(k, ""), -1) for k in ends],
     )  # fmt: skip
     time, act, tid, endpoint, value = (np.array(c) for c in zip(*sorted(rows), strict=True))
     activity = fill(

@@ -358,6 +358,22 @@ def test_an_answer_is_no_message(same):
     assert len(find(made)[2]) == 0
 
 
+@pytest.mark.parametrize("more", [20, 1500])
+def test_answers_of_few_lengths_are_no_messages(more):
+    # Numbers in paths make questions, and answers, of a few lengths: some differ by the same.
+    draw, made = random.Random(5), Simulation(1, PULLED, many=0)  # noqa: S311 - a simulation
+    made.rows.clear()
+    turns = [(1000 * client, client) for client in range(5)]
+    while len(made.rows) < 4000:
+        time, client = heapq.heappop(turns)
+        size = 100 + draw.choices(range(4), (1, 9, 30, 60))[0]
+        got = made.transfer(time, client, size, to_broker=True)
+        size = 100 + more + draw.choices(range(4), (30, 60, 9, 1))[0]
+        done = made.transfer(got + 2000 + draw.randrange(8000), client, size, to_broker=False)
+        heapq.heappush(turns, (done + 100, client))
+    assert len(find(made)[2]) == 0
+
+
 def test_nothing_of_no_recording():
     made = Simulation(1, PULLED, many=0)
     collected, endpoints = made.collect()

@@ -83,10 +83,14 @@ def run_twin(
 ) -> Any:
     """Make the twin's pass over the numbers that the native one gets."""
     loops = np.flatnonzero(made.loops)
+    pids = dict(zip(made.workers.tid.tolist(), made.workers.pid.tolist(), strict=True))
     root = np.full(len(made.at), -1) if learned is None else learned.root
     requests = [
-        plain.Request(i, *map(int, made.times[i]), int(made.reader[i]), int(made.service[i]))
-        for i in range(len(made.at))
+        plain.Request(
+            *(i, *map(int, made.times[i]), int(made.reader[i]), int(made.service[i])),
+            pids.get(int(client) & 0xFFFFFFFF, int(client) & 0xFFFFFFFF) if client >= 0 else -1,
+        )
+        for i, client in enumerate(made._find_clients())
     ]
     for request, node in zip(requests, root.tolist(), strict=True):
         request.root = request.node = node
@@ -118,7 +122,6 @@ def run_twin(
         )
         if t != r
     }
-    pids = dict(zip(made.workers.tid.tolist(), made.workers.pid.tolist(), strict=True))
     threads = [
         plain.Thread(
             loop=i in loops,
