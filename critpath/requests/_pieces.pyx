@@ -75,6 +75,7 @@ cdef class Composer:
     cdef const int64_t[::1] sleeps
     cdef const uint8_t[::1] loops
     cdef int32_t walk, queued, shared, far, transit
+    cdef bint in_doubt    # a request, or one that was asked for it, stays on its thread
 
     def __cinit__(self, const int64_t[:, ::1] times, const int32_t[:, ::1] threads,
                   const uint8_t[::1] doubtful, const int64_t[::1] first,
@@ -168,8 +169,8 @@ cdef class Composer:
         return 0
 
     cdef int64_t cross(self, int32_t row, Py_ssize_t at, int64_t low, int64_t high,
-                       int depth) except? -2 nogil:
-        """Add what was asked of another host; return when it left, -1 where in doubt."""
+                       int depth) except? -1 nogil:
+        """Add what was asked of another host; return when it left."""
         cdef int32_t asker = self.asked_rows[at, 0], child = self.asked_rows[at, 1]
         cdef int32_t about = <int32_t> (2 * at)
         cdef int64_t left = max(self.asked[at, 2], low), answered = min(self.asked[at, 5], high)
@@ -180,10 +181,22 @@ cdef class Composer:
             return left
         until = min(max(self.asked[at, 4], since), answered)
         self.add(row, asker, until, answered, self.transit, about + 1)
-        if not self.follow(child, since, until, depth + 1):
-            return -1
+        self.settle(child, since, until, depth + 1)
         self.add(row, asker, left, since, self.transit, about)
         return left
+
+    cdef int settle(self, int32_t row, int64_t low, int64_t high, int depth) except -1 nogil:
+        """Add the pieces of a request; in doubt those of the thread that answered, whatever it asked.
+
+        Who asked for it waited for it all the same.
+        """
+        cdef Py_ssize_t kept = self.count
+        cdef int64_t received = min(max(self.times[row, 1], low), high)
+        if not self.follow(row, low, high, depth):
+            self.in_doubt, self.count = True, kept
+            self.work(row, self.threads[row, 0], received, high)
+            self.wait(row, self.threads[row, 1], low, received)
+        return 0
 
     cdef bint follow(self, int32_t row, int64_t low, int64_t high, int depth) except? True nogil:
         """Add the pieces of a request between two times, the last first; False where in doubt."""
@@ -204,8 +217,6 @@ cdef class Composer:
             if self.asked[at, 2] >= 0:
                 self.work(row, thread, end, time)
                 time = self.cross(row, at, received, end, depth)
-                if time < 0:
-                    return False
             elif child >= 0:
                 since = max(self.times[child, 0], received)
                 until = min(self.times[child, 2], end)
@@ -213,8 +224,7 @@ cdef class Composer:
                     return False
                 self.work(row, thread, end, time)
                 self.wait(row, asker, until, end)
-                if not self.follow(child, since, until, depth + 1):
-                    return False
+                self.settle(child, since, until, depth + 1)
                 time = since
             elif self.loops[asker]:
                 if not self.asked_rows[at, 3]:
@@ -234,26 +244,20 @@ cdef class Composer:
         """Return where the pieces of each row begin, them, and how many rows are in doubt.
 
         A piece is a thread, its begin and end, a state, what is on its way, and the request, or
-        that which was asked for it, that was worked for.  What is in doubt stays on the thread
-        that answered, whatever it asked.
+        that which was asked for it, that was worked for.
         """
         start = np.zeros(rows.shape[0] + 1, np.int64)
         cdef int64_t[::1] begins = start
         cdef Py_ssize_t i, low, high, left = 0
         cdef int32_t row
-        cdef int64_t begin, end, received
         cdef Piece kept
         self.count = 0
         with nogil:
             for i in range(rows.shape[0]):
                 row, low = <int32_t> rows[i], self.count
-                begin, end = self.times[row, 0], self.times[row, 2]
-                if not self.follow(row, begin, end, 0):
-                    left += 1
-                    self.count = low
-                    received = min(max(self.times[row, 1], begin), end)
-                    self.work(row, self.threads[row, 0], received, end)
-                    self.wait(row, self.threads[row, 1], begin, received)
+                self.in_doubt = False
+                self.settle(row, self.times[row, 0], self.times[row, 2], 0)
+                left += self.in_doubt
                 high = self.count - 1
                 while low < high:
                     kept = self.pieces[low]

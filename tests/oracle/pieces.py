@@ -28,11 +28,8 @@ def compose(
     )
     found, left = [], 0
     for row in rows.tolist():
-        try:
-            pieces = sketches.compose(row)
-        except DoubtfulError:
-            left += 1
-            pieces = sketches.stay(row)
+        pieces, doubtful = sketches.compose(row)
+        left += doubtful
         found.append([(key >> 32, key & 0xFFFFFFFF, *rest) for key, *rest in pieces])
     return found, left
 
@@ -105,22 +102,24 @@ class Sketches:
             )
         )
 
-    def stay(self, row):
-        """Return the pieces of a request on the thread that answered it, whatever it asked."""
-        pieces = []
-        low, high = self._begin[row], self._end[row]
-        received = min(max(self._received[row], low), high)
-        self._work(row, self._answerer[row], received, high, pieces)
-        self._wait(row, self._reader[row], low, received, pieces)
-        pieces.reverse()
-        return pieces
-
     def compose(self, row):
-        """Return a request's pieces in order of time."""
-        pieces = []
-        self._compose(row, self._begin[row], self._end[row], pieces, 0, 1.0)
+        """Return a request's pieces in order of time, and whether any is in doubt."""
+        pieces, self._in_doubt = [], False
+        self._settle(row, self._begin[row], self._end[row], pieces, 0, 1.0)
         pieces.reverse()
-        return pieces
+        return pieces, self._in_doubt
+
+    def _settle(self, row, low, high, pieces, depth, sure):
+        """Add the pieces of a request; in doubt those of the thread that answered it."""
+        kept = len(pieces)
+        try:
+            self._compose(row, low, high, pieces, depth, sure)
+        except DoubtfulError:
+            self._in_doubt = True
+            del pieces[kept:]
+            received = min(max(self._received[row], low), high)
+            self._work(row, self._answerer[row], received, high, pieces, sure)
+            self._wait(row, self._reader[row], low, received, pieces, sure)
 
     def _compose(self, row, low, high, pieces, depth, sure):
         """Add the pieces of a request between two times, the last first."""
@@ -147,7 +146,7 @@ class Sketches:
                     raise DoubtfulError
                 self._work(row, thread, end, time, pieces, sure)
                 self._wait(row, asker, answered, end, pieces, sure)
-                self._compose(child, asked, answered, pieces, depth + 1, sure * link)
+                self._settle(child, asked, answered, pieces, depth + 1, sure * link)
                 time = asked
             elif asker in self._loops:
                 if not remote:
@@ -173,7 +172,7 @@ class Sketches:
         since = max(transit[1], left)
         until = min(max(transit[2], since), answered)
         _add(pieces, asker, until, answered, State.NET_TRANSIT, sure * link)
-        self._compose(child, since, until, pieces, depth + 1, sure * link)
+        self._settle(child, since, until, pieces, depth + 1, sure * link)
         _add(pieces, asker, left, since, State.NET_TRANSIT, sure * link)
         return left
 
