@@ -108,7 +108,7 @@ def transcripts_of_compare() -> tuple[str, str]:
         [line.rstrip() for line in section.split("\n")]
         for section in everything.stdout.rstrip("\n").split("\n\n")
     ]
-    aligned = [lines for lines in sections if "against its normal group" in lines[0]]
+    aligned = [lines for lines in sections if "beside like ones of before" in lines[0]]
     command = f"$ critpath {' '.join(COMPARE)}"
     return (
         f"```console\n{command}\n{done.stdout.rstrip()}\n$ echo $?\n{done.returncode}\n```",

@@ -633,7 +633,12 @@ def note_requests(
     others = [(name, count) for name, count in others if count]
     sure = {*begin} == {"certain"} and {*attribution} <= {"certain", "likely"}
     # Every recording cuts requests at its ends, which a note of their own counts.
-    if sure and {name for name, _ in others} <= {"incomplete"} and not account.rings and account.way == "sockets":
+    if (
+        sure
+        and {name for name, _ in others} <= {"incomplete"}
+        and not account.rings
+        and account.way == "sockets"
+    ):
         return RequestsFound(*facts)
     return RequestsFoundInPart(*facts, tuple(others), account.way, account.rings)
 

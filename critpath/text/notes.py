@@ -785,7 +785,17 @@ def _differed(one: n.ProbeDiffered | n.ShareDiffered) -> str:
     if isinstance(one, n.ShareDiffered):
         return f"{_SHARES[one.what]} {100 * one.before:.0f} % → {100 * one.after:.0f} %"
     change = f"{100 * abs(one.ratio - 1):.0f} % {'slower' if one.ratio > 1 else 'faster'}"
-    return f"probe {one.kind} {change}"
+    return f"{_PROBED.get(one.kind, one.kind)} {change}"
+
+
+# What was timed again and again while it was recorded.
+_PROBED: Final = {
+    "l1": "its smallest cache was",
+    "l2": "its second cache was",
+    "memory": "memory was",
+    "syscall": "system calls were",
+    "wake": "a sleeping thread woke",
+}
 
 
 def _missing_runs(note: n.MissingRuns, _: Words) -> str:

@@ -153,13 +153,13 @@ def _print_left_out(
         said = f"{plural(hidden, 'column')} with nothing out of the ordinary"
         print_line(console, f"{_elided(console)} {said}", style="dim")
     if only_normals:
-        said = f"{plural(only_normals, 'column')} that only a few normal executions have left out"
+        said = f"{plural(only_normals, 'column')} that only a few of before have, left out"
         print_line(console, said, style="dim")
     beyond = sum(len(block) for block in blocks[_MOST_BLOCKS:])
     if beyond:
         print_line(console, verdict.left_out(beyond, "further column"), style="dim")
     if aligned.left_out:
-        said = f"{plural(aligned.left_out, 'normal execution')} of the group not aligned"
+        said = f"{aligned.left_out:,} more of before not aligned"
         print_line(console, said, style="dim")
 
 

@@ -185,10 +185,10 @@ def _print_executions(document: ComparisonDocument, console: Console) -> None:
     rows = verdict.anomalous(document)
     if not rows:
         return
-    _heading(console, "Anomalous executions")
+    _heading(console, f"Slow {noun_of(document)}")
     print_table(
         console,
-        ("execution", ">duration", ">excess", ">p", "mostly"),
+        (noun_of(document, 1), ">duration", ">excess", ">p", "mostly"),
         [
             Row(
                 (
@@ -201,16 +201,19 @@ def _print_executions(document: ComparisonDocument, console: Console) -> None:
             )
             for row in rows[:_MOST_EXECUTIONS]
         ],
-        folding=("execution", "mostly"),
+        folding=(noun_of(document, 1), "mostly"),
         spare=("p", "duration"),
     )
-    _left_out(console, len(rows) - _MOST_EXECUTIONS, "anomalous execution")
+    _left_out(console, len(rows) - _MOST_EXECUTIONS, f"slow {noun_of(document, 1)}")
 
 
 def _print_aligned(document: ComparisonDocument, console: Console) -> None:
     aligned = verdict.by_excess(document.aligned)
     for one in aligned[:_MOST_ALIGNED]:
-        _heading(console, f"Execution {one.execution} against its normal group")
+        _heading(
+            console,
+            f"{noun_of(document, 1).capitalize()} {one.execution} beside like ones of before",
+        )
         print_alignment(document, one, console)
     _left_out(console, len(aligned) - _MOST_ALIGNED, "alignment")
 
@@ -219,7 +222,10 @@ def _print_clusters(document: ComparisonDocument, console: Console) -> None:
     pairs = document.clusters.pairs
     if not pairs:
         return
-    _heading(console, "Types of executions (clusters) and their pairs")
+    _heading(
+        console,
+        f"Types of {noun_of(document)} after, and those of before that they are compared with",
+    )
     sizes = {
         which: {c.cluster: c for c in document.clusters[which].clusters}
         for which in ("normal", "sample")
@@ -233,9 +239,9 @@ def _print_clusters(document: ComparisonDocument, console: Console) -> None:
         rows.append(Row((*cells, score, ", ".join(notes))))
     print_table(
         console,
-        ("sample", ">size", ">mean", "normal", ">of", ">normal mean", ">score", "note"),
+        ("after", ">size", ">mean", "before", ">of", ">mean before", ">score", "note"),
         rows,
-        spare=("score", "normal mean", "note"),
+        spare=("score", "mean before", "note"),
     )
     _left_out(console, len(pairs) - _MOST_CLUSTERS, "pair")
 

@@ -75,7 +75,7 @@ def test_the_machine_is_said_to_differ_by_two_kinds_of_probes_or_a_share():
     assert machine_differences(one, alone) == []
     two = path_set(probe_l1=120, probe_l2=100, probe_wake=80, others_cpu=100_000)
     [said] = word_all(machine_differences(one, two))
-    assert "probe l1 20 % slower, probe wake 20 % faster" in said
+    assert "its smallest cache was 20 % slower, a sleeping thread woke 20 % faster" in said
     busy = path_set(probe_l1=100, others_cpu=400_000)
     [said] = word_all(machine_differences(one, busy))
     assert "cpu time of others 10 % → 40 %" in said
