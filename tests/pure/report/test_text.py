@@ -155,7 +155,7 @@ def test_left_out_columns_and_rows_are_counted(factory):
         strict=True,
     ):
         assert 0 < int(said) < one.columns
-    assert "3 normal executions of the group not aligned" in text
+    assert "3 more of before not aligned" in text
 
 
 def test_ok_says_what_would_have_shown_and_loss_is_loud(factory):
