@@ -4,11 +4,15 @@
 A request is a chain: received, then one call after the other, then answered. A state says which
 calls each chain has. Its logarithm is a sum: of every request how usual what it asked is, of every
 step how many rounds of the loop it took, and less for what overtook others that were ready before.
-How usual: as of an urn, the more others ask the same the more, else as its steps are usual.  Two chains exchange calls (Metropolis), so only their terms are calculated anew.
+How usual: as of an urn, the more others ask the same the more, else as its steps are usual.
+
+Two chains exchange calls (Metropolis), so only their terms are calculated anew.  Most exchanges are
+refused, and most of these by a few of the terms: what the draw leaves room for is known before, and
+as each term only takes from it, the rest is not looked at once there is none.
 """
 
 from libc.math cimport exp, log
-from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
@@ -20,12 +24,15 @@ cdef enum:
     DEEP = 8              # symbols of a history that decide what follows
     SLOTS = 1 << 18       # of tables of histories
     FEWER = 1 << 14       # of those of whole histories: they stay in a processor's cache
-    NEAR = 12             # actions before and after one, of which it is seen whether they overtook
+    NEAR = 12             # steps before and after one that it may have overtaken; 15 at most
+    MOST_OVERTAKEN = 3    # of them that count
     WAITS = 3             # just before who waited, just as who waited, or at once
     AT_ONCE = 2
 
 cdef double BEFORE = -14.0     # a call that begins before it can
 cdef double NOBODYS = -9.0     # a call of no chain
+cdef double NOTHING = -1e300   # less than any sum
+cdef double ROUNDED = 1e-6     # of sums in another order
 
 ctypedef struct Call:
     int64_t begin
@@ -58,18 +65,32 @@ ctypedef struct Chain:
     int32_t call[LONGEST]
 
 ctypedef struct Known:
-    # A whole history: how usual its steps make it (a logarithm), or how many requests have it.
+    # A whole history: how usual its steps make it (a logarithm, and as so many requests), or how
+    # many requests have it.
     uint64_t key
     double value
+    double times
 
 ctypedef struct Walked:
     # A chain as it would be: its steps, and what it asks in symbols.
     int32_t count
-    int32_t at[LONGEST + 1]
     Step step[LONGEST + 1]
     int32_t symbol[LONGEST + 1]
     uint64_t key          # of these
+    double sum            # how usual its rounds are
+    double steps          # how usual its history is by its steps, and as so many requests
+    double times
+
+ctypedef struct Held:
+    # The same of a request's chain as it is.
+    uint64_t key
     double sum
+    double steps
+    double times
+
+
+cdef extern from *:
+    int count_zeros "__builtin_ctz"(unsigned int) nogil
 
 
 cdef inline uint64_t mix(uint64_t x) noexcept nogil:
@@ -110,8 +131,10 @@ cdef class Chains:
     cdef Call* calls
     cdef Request* requests
     cdef Chain* chains
+    cdef Held* held
     cdef Step* steps          # in order of time
-    cdef int32_t* groups      # of each step, close together
+    cdef int32_t* groups      # of each step, close together; as many as are NEAR before and after
+    cdef double* stands       # of each step what it costs how it stands among others; -1: not known
     cdef int32_t* rounds_of
     cdef int64_t* changed     # which proposal changed a step last
     cdef int32_t* at_call     # the step of each call and of each answer
@@ -120,7 +143,8 @@ cdef class Chains:
     cdef double* sums
     cdef Known* known         # of whole histories how usual their steps are
     cdef Known* ways          # and how many requests have each
-    cdef uint64_t* way_of     # each request's; 0: none
+    cdef double largest       # how many requests have one of these at most
+    cdef double most_joined   # and what `join` is then at most
     cdef Py_ssize_t filled, kept, found
     cdef size_t room          # of `ways`
     cdef double alone
@@ -132,7 +156,6 @@ cdef class Chains:
     cdef int32_t[:, ::1] usual
     cdef double leaves
     cdef double turns[4]
-    cdef double most_turns
     cdef uint64_t state
     cdef int64_t proposal
 
@@ -156,7 +179,9 @@ cdef class Chains:
         self.requests = <Request*>calloc(m + 1, sizeof(Request))
         self.chains = <Chain*>calloc(m + 1, sizeof(Chain))
         self.steps = <Step*>calloc(n + m + 1, sizeof(Step))
-        self.groups = <int32_t*>calloc(n + m + 1, sizeof(int32_t))
+        self.held = <Held*>calloc(m + 1, sizeof(Held))
+        self.groups = <int32_t*>calloc(n + m + 2 * NEAR, sizeof(int32_t))
+        self.stands = <double*>calloc(n + m + 1, sizeof(double))
         self.rounds_of = <int32_t*>calloc(n + m + 1, sizeof(int32_t))
         self.changed = <int64_t*>calloc(n + m + 1, sizeof(int64_t))
         self.at_call = <int32_t*>calloc(n + 1, sizeof(int32_t))
@@ -168,14 +193,15 @@ cdef class Chains:
         while self.room < <size_t>(4 * m):
             self.room *= 2
         self.ways = <Known*>calloc(self.room, sizeof(Known))
-        self.way_of = <uint64_t*>calloc(m + 1, sizeof(uint64_t))
         self.alone = alone
         if (self.calls == NULL or self.requests == NULL or self.chains == NULL
                 or self.steps == NULL or self.groups == NULL or self.rounds_of == NULL
                 or self.changed == NULL or self.at_call == NULL or self.at_answer == NULL
                 or self.keys == NULL or self.sums == NULL or self.known == NULL
-                or self.ways == NULL or self.way_of == NULL):
+                or self.ways == NULL or self.held == NULL or self.stands == NULL):
             raise MemoryError()
+        for i in range(n + m + 2 * NEAR):
+            self.groups[i] = -1
         for i in range(n):
             c = &self.calls[i]
             c.begin, c.end, c.wait = calls[i, 0], calls[i, 1], <int32_t>calls[i, 2]
@@ -209,7 +235,8 @@ cdef class Chains:
         free(self.sums)
         free(self.known)
         free(self.ways)
-        free(self.way_of)
+        free(self.held)
+        free(self.stands)
 
     # -------------------------------------------------------------- what is usual
 
@@ -256,44 +283,50 @@ cdef class Chains:
                 all[0] + self.leaves)
         return found
 
-    cdef double weigh(self, const int32_t* symbol, int count, uint64_t key) noexcept nogil:
-        """Return the logarithm of how probable a whole history is, by its steps."""
-        cdef Known* its = find_known(self.known, FEWER, key)
+    cdef void weigh(self, Walked* w) noexcept nogil:
+        """Say how probable a whole history is by its steps, and as how many requests it counts."""
+        cdef Known* its = find_known(self.known, FEWER, w.key)
         cdef int i
         if not its.key:
             if 2 * self.kept > FEWER:
                 self.forget(False)
-                its = find_known(self.known, FEWER, key)
+                its = find_known(self.known, FEWER, w.key)
             self.kept += 1
-            its.key, its.value = key, 0
-            for i in range(1, count + 1):
-                its.value += log(
-                    self.probability(symbol, i, symbol[i] if i < count else 2 * self.kinds))
-        return its.value
+            its.key, its.value = w.key, 0
+            for i in range(1, w.count + 1):
+                its.value += log(self.probability(
+                    w.symbol, i, w.symbol[i] if i < w.count else 2 * self.kinds))
+            its.times = self.alone * exp(its.value)
+        w.steps, w.times = its.value, its.times
 
-    cdef double join(self, const Walked* w, int more) noexcept nogil:
-        """Return how probable a history is among those of the others (and so many more): an urn.
+    cdef inline double count_way(self, uint64_t key) noexcept nogil:
+        """Return how many requests have a history."""
+        return find_known(self.ways, self.room, key).value
+
+    cdef inline double join(self, double steps, double times, double many) noexcept nogil:
+        """Return how probable a history is among those of the others: an urn.
 
         As many requests as have it already, and as if some others had one as its steps are usual.
         """
-        cdef double steps = self.weigh(w.symbol, w.count, w.key)
-        cdef double many = find_known(self.ways, self.room, w.key).value + more
-        return log(many + self.alone * exp(steps)) if many > 0 else log(self.alone) + steps
+        return log(many + times) if many > 0 else log(self.alone) + steps
 
     cdef void leave(self, Py_ssize_t request) noexcept nogil:
         """Take a request's history from those that are counted."""
-        if request >= 0 and self.way_of[request]:
-            find_known(self.ways, self.room, self.way_of[request]).value -= 1
-            self.way_of[request] = 0
+        if request >= 0:
+            find_known(self.ways, self.room, self.held[request].key).value -= 1
 
-    cdef void enter(self, Py_ssize_t request, uint64_t key) noexcept nogil:
+    cdef void enter(self, Py_ssize_t request, const Walked* w) noexcept nogil:
         """Count a request's history."""
-        cdef Known* its = find_known(self.ways, self.room, key)
+        cdef Known* its = find_known(self.ways, self.room, w.key)
+        cdef Held* held = &self.held[request]
         if not its.key:  # there is room: `sweep` counts anew before half is taken
-            its.key, its.value = key, 0
+            its.key, its.value = w.key, 0
             self.found += 1
         its.value += 1
-        self.way_of[request] = key
+        if its.value > self.largest:
+            self.largest = its.value
+            self.most_joined = log(its.value + 1 + self.alone)
+        held.key, held.sum, held.steps, held.times = w.key, w.sum, w.steps, w.times
 
     cdef double count_ways(self) noexcept nogil:
         """Count the histories of all anew; return the logarithm of how probable they all are."""
@@ -302,11 +335,16 @@ cdef class Chains:
         cdef Walked w
         memset(self.ways, 0, self.room * sizeof(Known))
         self.found = 0
+        self.largest = -1
         for i in range(self.many_requests):
-            self.walk(i, &self.chains[i], &w)
-            self.put(&w)
-            found += w.sum + self.join(&w, 0)
-            self.enter(i, w.key)
+            self.walk(i, &self.chains[i], &w, NOTHING)
+            self.spell(&w)
+            self.weigh(&w)
+            self.put(i, &self.chains[i], &w)
+            found += w.sum + self.join(w.steps, w.times, self.count_way(w.key))
+            self.enter(i, &w)
+        for i in range(self.many_steps):
+            self.stands[i] = -1
         return found
 
     cdef void forget(self, bint all) noexcept nogil:
@@ -335,7 +373,7 @@ cdef class Chains:
         with nogil:
             self.forget(True)
             for r in range(self.many_requests):
-                self.walk(r, &self.chains[r], &w)
+                self.walk(r, &self.chains[r], &w, NOTHING)
                 for i in range(1, w.count + 1):
                     self.count(w.symbol, i, w.symbol[i] if i < w.count else 2 * self.kinds, 1.0)
 
@@ -354,15 +392,17 @@ cdef class Chains:
         """
         cdef int i
         self.lags, self.usual, self.overtaking = lags, usual, overtaking
-        self.most_turns = 0
         for i in range(4):
             self.turns[i] = turns[i]
-            self.most_turns = max(self.most_turns, turns[i])
 
     # -------------------------------------------------------------- chains
 
-    cdef void walk(self, Py_ssize_t number, const Chain* chain, Walked* w) noexcept nogil:
-        """Say of a chain when each step could be taken, and sum up how usual its rounds are."""
+    cdef bint walk(self, Py_ssize_t number, const Chain* chain, Walked* w,
+                   double least) noexcept nogil:
+        """Say of a chain when each step could be taken, and sum up how usual its rounds are.
+
+        Return whether that is as much as the least; else the rest is left.
+        """
         cdef Request* r = &self.requests[number]
         cdef Call* c
         cdef int64_t since = r.received, ready = r.received
@@ -373,7 +413,6 @@ cdef class Chains:
         for i in range(chain.count):
             c = &self.calls[chain.call[i]]
             s = &w.step[i]
-            w.at[i] = self.at_call[chain.call[i]]
             w.symbol[i + 1] = c.first
             if c.begin < ready and i:
                 # At once with the one before, which is not answered yet.
@@ -387,13 +426,11 @@ cdef class Chains:
             else:
                 w.sum += self.lags[s.before, s.after,
                                    min(c.begin_round - since_round, ROUNDS - 1)]
+            if w.sum < least:
+                return False
             if c.end >= ready:
                 ready, ready_round, last = c.end, c.end_round, c.last
-        w.key = 1
-        for i in range(w.count):
-            w.key = mix(w.key * 33 + <uint64_t>(w.symbol[i] + 1000))
         s = &w.step[chain.count]
-        w.at[chain.count] = self.at_answer[number]
         s.since, s.since_round, s.due = ready, ready_round, ready_round
         s.before, s.after = AT_ONCE * (self.kinds + self.roots) + last, self.kinds
         s.group = s.before * (self.kinds + 1) + s.after
@@ -402,6 +439,21 @@ cdef class Chains:
         else:
             w.sum += self.lags[s.before, s.after,
                                min(r.answered_round - ready_round, ROUNDS - 1)]
+        return w.sum >= least
+
+    cdef inline void spell(self, Walked* w) noexcept nogil:
+        """Make the key of what a chain asks."""
+        cdef int32_t i
+        w.key = 1
+        for i in range(w.count):
+            w.key = mix(w.key * 33 + <uint64_t>(w.symbol[i] + 1000))
+
+    cdef inline Py_ssize_t place_of(self, Py_ssize_t request, const Chain* chain,
+                                    int32_t number) noexcept nogil:
+        """Return where a step of a chain is: the answer is the last."""
+        if number < chain.count:
+            return self.at_call[chain.call[number]]
+        return self.at_answer[request]
 
     cdef inline void take_step(self, Step* s, const Call* c, int32_t before, int64_t since,
                                int32_t since_round) noexcept nogil:
@@ -417,11 +469,40 @@ cdef class Chains:
             s.after = c.pool
             s.group = WAITS * sorts * (self.kinds + 1) + c.wait * (self.kinds + 1) + c.pool
 
-    cdef void put(self, const Walked* w) noexcept nogil:
+    cdef void put(self, Py_ssize_t request, const Chain* chain, const Walked* w) noexcept nogil:
         cdef int32_t i
         for i in range(w.count):
-            self.steps[w.at[i]] = w.step[i]
-            self.groups[w.at[i]] = w.step[i].group
+            self.set_step(self.place_of(request, chain, i), &w.step[i])
+
+    cdef inline void set_step(self, Py_ssize_t at, const Step* step) noexcept nogil:
+        self.steps[at] = step[0]
+        self.groups[NEAR + at] = step.group
+
+    cdef void exchange(self, Py_ssize_t request, const Chain* chain, Step* step) noexcept nogil:
+        """Let the steps of a chain be so; what was there is kept instead."""
+        cdef int32_t i
+        cdef Py_ssize_t at
+        cdef Step before
+        for i in range(chain.count + 1):
+            at = self.place_of(request, chain, i)
+            before = self.steps[at]
+            self.set_step(at, &step[i])
+            step[i] = before
+
+    cdef void forget_stands(self, Py_ssize_t request, const Chain* chain,
+                            const Step* before) noexcept nogil:
+        """Forget how steps stand that are near to those that changed."""
+        cdef int32_t i
+        cdef Py_ssize_t at, other
+        cdef const Step* now
+        for i in range(chain.count + 1):
+            at = self.place_of(request, chain, i)
+            now = &self.steps[at]
+            if (now.since != before[i].since or now.due != before[i].due
+                    or now.group != before[i].group or now.before != before[i].before
+                    or now.since_round != before[i].since_round):
+                for other in range(max(at - NEAR, 0), min(at + NEAR + 1, self.many_steps)):
+                    self.stands[other] = -1
 
     cdef inline int pair(self, Py_ssize_t before, Py_ssize_t after) noexcept nogil:
         """Return which sort of pair two steps of one round are, -1 for none."""
@@ -445,54 +526,70 @@ cdef class Chains:
         cdef Step* b = &self.steps[other]
         return a.due < b.due or (a.due == b.due and a.since < b.since)
 
-    cdef double overtakes(self, const Walked* w) noexcept nogil:
-        """Return what it costs how the steps of a chain stand among others; `changed` count once."""
-        cdef double found = 0
-        cdef Py_ssize_t at, other, low, high
-        cdef int32_t i, group, times
-        for i in range(w.count):
-            at = w.at[i]
-            group = self.steps[at].group
-            if group < 0:
-                continue
-            self.changed[at] = self.proposal
-            if at and self.changed[at - 1] != self.proposal:
-                found += self.in_turn(at - 1, at)
-            if at + 1 < self.many_steps and self.changed[at + 1] != self.proposal:
-                found += self.in_turn(at, at + 1)
-            if self.overtaking[group] <= 0:
-                continue
-            low, high, times = max(at - NEAR, 0), min(at + NEAR, self.many_steps - 1), 0
-            for other in range(low, high + 1):
-                if self.groups[other] == group and self.changed[other] != self.proposal:
-                    times += self.sooner(at, other) if other < at else self.sooner(other, at)
-            found += self.overtaking[group] * min(times, 3)
-        return found
+    cdef double overtakes(self, Py_ssize_t request, const Chain* chain,
+                          double most) noexcept nogil:
+        """Return what it costs how the steps of a chain stand among others; `changed` count once.
 
-    cdef double weigh_both(self, Py_ssize_t a, const Walked* one, const Walked* two) noexcept nogil:
-        """Return how probable one or two chains are, but for how their steps stand among others."""
-        cdef double found = two.sum + self.join(two, a >= 0 and one.key == two.key)
-        if a >= 0:
-            found += one.sum + self.join(one, 0)
-        return found
-
-    cdef double most(self, const Walked* w) noexcept nogil:
-        """Return more than `overtakes` can be."""
+        More than the most: it may be more than that.
+        """
         cdef double found = 0
+        cdef Py_ssize_t at
         cdef int32_t i
-        for i in range(w.count):
-            if w.step[i].group >= 0:
-                found += 3 * max(self.overtaking[w.step[i].group], 0.0) + 2 * self.most_turns
+        for i in range(chain.count + 1):
+            at = self.place_of(request, chain, i)
+            if self.groups[NEAR + at] >= 0:
+                self.changed[at] = self.proposal
+                found += self.stand(at)
+                if found > most + ROUNDED:
+                    break
         return found
 
-    cdef double overtake_both(self, Py_ssize_t a, const Walked* one,
-                              const Walked* two) noexcept nogil:
-        """Let the steps of one or two chains be so; return what it costs how they stand."""
-        if a >= 0:
-            self.put(one)
-        self.put(two)
+    cdef inline double stand(self, Py_ssize_t at) noexcept nogil:
+        """Return what it costs how a step stands among those that are not `changed` with it."""
+        cdef double found = 0
+        cdef Py_ssize_t other, low = at - NEAR
+        cdef int32_t group = self.groups[NEAR + at], times = 0, i
+        cdef const int32_t* near = &self.groups[at]
+        cdef uint32_t alike = 0
+        if at and self.changed[at - 1] != self.proposal:
+            found += self.in_turn(at - 1, at)
+        if at + 1 < self.many_steps and self.changed[at + 1] != self.proposal:
+            found += self.in_turn(at, at + 1)
+        if self.overtaking[group] <= 0:
+            return found
+        for i in range(2 * NEAR + 1):  # no branch: which are of one group is not foreseen
+            alike |= <uint32_t>(near[i] == group) << i
+        while alike and times < MOST_OVERTAKEN:
+            other = low + count_zeros(alike)
+            alike &= alike - 1
+            if self.changed[other] != self.proposal:
+                times += self.sooner(at, other) if other < at else self.sooner(other, at)
+        return found + self.overtaking[group] * times
+
+    cdef double stands_of(self, Py_ssize_t request, const Chain* chain) noexcept nogil:
+        """Return as much as `overtakes` at least, from what is known of each step."""
+        cdef double found = 0
+        cdef Py_ssize_t at
+        cdef int32_t i
+        for i in range(chain.count + 1):
+            at = self.place_of(request, chain, i)
+            if self.stands[at] < 0:
+                self.stands[at] = 0
+                if self.groups[NEAR + at] >= 0:
+                    self.proposal += 1
+                    self.changed[at] = self.proposal
+                    self.stands[at] = self.stand(at)
+            found += self.stands[at]
+        return found
+
+    cdef double overtake_both(self, Py_ssize_t a, const Chain* one, Py_ssize_t b,
+                              const Chain* two, double most) noexcept nogil:
+        """Return what it costs how the steps of one or two chains stand; or more than the most."""
+        cdef double found = 0
         self.proposal += 1
-        return self.overtakes(two) + (self.overtakes(one) if a >= 0 else 0.0)
+        if a >= 0:
+            found = self.overtakes(a, one, most)
+        return found if found > most else found + self.overtakes(b, two, most - found)
 
     def place(self):
         """Make the chains from who is said to own each call."""
@@ -502,7 +599,7 @@ cdef class Chains:
             for i in range(self.many_requests):
                 self.chains[i].count = 0
             for i in range(self.many_steps):
-                self.steps[i].group = self.groups[i] = -1
+                self.steps[i].group = self.groups[NEAR + i] = -1
             for i in range(self.many_calls):
                 of = self.owner[i]
                 if of >= 0 and self.chains[of].count < LONGEST:
@@ -526,9 +623,10 @@ cdef class Chains:
         cdef Step* b
         with nogil:
             for r in range(self.many_requests):
-                self.walk(r, &self.chains[r], &w)
+                self.walk(r, &self.chains[r], &w, NOTHING)
                 for i in range(w.count):
-                    at = self.rounds_of[w.at[i]] - w.step[i].since_round
+                    at = self.rounds_of[self.place_of(r, &self.chains[r], i)]
+                    at -= w.step[i].since_round
                     if w.step[i].group >= 0 and at >= 0:
                         lags[w.step[i].before, w.step[i].after, min(at, ROUNDS - 1)] += 1
             for at in range(self.many_steps):
@@ -578,7 +676,10 @@ cdef class Chains:
 
     cdef bint propose(self, int32_t call, Py_ssize_t a, Py_ssize_t b, Chain* one,
                       Chain* two) noexcept nogil:
-        """Make both chains as they are after an exchange that begins with a call of the first."""
+        """Make both chains as they are after an exchange that begins with a call of the first.
+
+        False if there is no such exchange, or a chain may not have what it would get.
+        """
         cdef Chain* first = &self.chains[a]
         cdef Chain* second = &self.chains[b]
         cdef int i = 0, j = 0, low_one, high_one, low_two, high_two
@@ -601,6 +702,12 @@ cdef class Chains:
             high_two = min(j + <int>(self.draw() % 4), second.count)
         if low_two < 0 or high_two > second.count:
             return False
+        for i in range(low_one, high_one):
+            if first.call[i] != call and not self.may(first.call[i], b):
+                return False
+        for j in range(low_two, high_two):
+            if not self.may(second.call[j], a):
+                return False
         return self.splice(first, low_one, high_one, &second.call[low_two], high_two - low_two,
                            one) and self.splice(
             second, low_two, high_two, &first.call[low_one], high_one - low_one, two)
@@ -612,9 +719,7 @@ cdef class Chains:
         """
         cdef Py_ssize_t i, k, a, b, taken = 0, many
         cdef int32_t call
-        cdef double more
         cdef Chain one, two
-        cdef Walked first, second, new_first, new_second
         cdef bint keep = tally is not None
         with nogil:
             for i in range(self.many_calls * times):
@@ -631,69 +736,95 @@ cdef class Chains:
                 if a < 0:
                     if not self.splice(&self.chains[b], -1, -1, &call, 1, &two):
                         continue
-                elif not self.propose(call, a, b, &one, &two) or not self.may(&one, a) or not (
-                        self.may(&two, b)):
+                elif not self.propose(call, a, b, &one, &two):
                     continue
-                if a >= 0:
-                    self.walk(a, &self.chains[a], &first)
-                    self.walk(a, &one, &new_first)
-                self.walk(b, &self.chains[b], &second)
-                self.walk(b, &two, &new_second)
-                self.leave(a)
-                self.leave(b)
-                more = (self.weigh_both(a, &new_first, &new_second)
-                        - self.weigh_both(a, &first, &second) - (NOBODYS if a < 0 else 0)
-                        - heat * log(self.share() + 1e-300))
-                # Mostly this says that it is not taken, whatever stands beside.
-                if more + self.most(&second) + (self.most(&first) if a >= 0 else 0.0) >= 0:
-                    more += self.overtake_both(a, &first, &second)
-                    if more >= 0:
-                        more -= self.overtake_both(a, &new_first, &new_second)
-                    if more >= 0:
-                        taken += 1
-                        self.enter(b, new_second.key)
-                        self.take(b, &two)
-                        if a >= 0:
-                            self.enter(a, new_first.key)
-                            self.take(a, &one)
-                        continue
-                    if a >= 0:
-                        self.put(&first)
-                    else:
-                        self.steps[self.at_call[call]].group = -1
-                        self.groups[self.at_call[call]] = -1
-                    self.put(&second)
-                self.enter(b, second.key)
-                if a >= 0:
-                    self.enter(a, first.key)
+                taken += self.accept(a, &one, b, &two, heat * log(self.share() + 1e-300))
             if keep:
                 for i in range(self.many_calls):
                     for k in range(self.first[i], self.first[i + 1]):
                         tally[k] += self.candidates[k] == self.owner[i]
         return taken
 
+    cdef bint accept(self, Py_ssize_t a, const Chain* one, Py_ssize_t b, const Chain* two,
+                     double drawn) noexcept nogil:
+        """Make one or two chains so if that is not too much less probable; tell whether it is."""
+        cdef Held* first = &self.held[a]
+        cdef Held* second = &self.held[b]
+        cdef Walked new_first, new_second
+        cdef bint alike = a >= 0 and first.key == second.key
+        cdef double before, after, more, least, many
+        before = second.sum + self.join(
+            second.steps, second.times, self.count_way(second.key) - 1)
+        least = drawn - self.stands_of(b, &self.chains[b]) - self.most_joined - ROUNDED
+        if a >= 0:
+            before += first.sum + self.join(
+                first.steps, first.times, self.count_way(first.key) - 1 - alike)
+            least -= self.stands_of(a, &self.chains[a]) + self.most_joined
+        else:
+            before += NOBODYS
+        least += before
+        if not self.walk(b, two, &new_second, least):
+            return False
+        if a >= 0 and not self.walk(a, one, &new_first, least - new_second.sum):
+            return False
+        self.spell(&new_second)
+        self.weigh(&new_second)
+        many = self.count_way(new_second.key) - (new_second.key == second.key)
+        if a >= 0:
+            self.spell(&new_first)
+            self.weigh(&new_first)
+            many -= new_second.key == first.key
+            many += new_second.key == new_first.key
+        after = new_second.sum + self.join(new_second.steps, new_second.times, many)
+        least += self.most_joined
+        if a >= 0:
+            many = self.count_way(new_first.key) - (new_first.key == second.key)
+            many -= new_first.key == first.key
+            after += new_first.sum + self.join(new_first.steps, new_first.times, many)
+            least += self.most_joined
+        if after < least:
+            return False
+        more = after - before - drawn
+        more += self.overtake_both(a, &self.chains[a], b, &self.chains[b], -NOTHING)
+        if more < 0:
+            return False
+        self.exchange(b, two, new_second.step)
+        if a >= 0:
+            self.exchange(a, one, new_first.step)
+        if self.overtake_both(a, one, b, two, more) > more:
+            self.exchange(b, two, new_second.step)
+            if a >= 0:
+                self.exchange(a, one, new_first.step)
+            return False
+        self.leave(a)
+        self.leave(b)
+        self.forget_stands(b, two, new_second.step)
+        self.enter(b, &new_second)
+        self.take(b, two)
+        if a >= 0:
+            self.forget_stands(a, one, new_first.step)
+            self.enter(a, &new_first)
+            self.take(a, one)
+        return True
+
     cdef void take(self, Py_ssize_t request, const Chain* chain) noexcept nogil:
         """Make a chain a request's."""
         cdef int32_t i
-        self.chains[request] = chain[0]
+        self.chains[request].count = chain.count
         for i in range(chain.count):
+            self.chains[request].call[i] = chain.call[i]
             self.owner[chain.call[i]] = <int32_t>request
 
-    cdef bint may(self, const Chain* chain, Py_ssize_t request) noexcept nogil:
-        """Tell whether a request may have asked all calls of a chain."""
-        cdef int32_t i
-        cdef Py_ssize_t low, high, middle
-        for i in range(chain.count):
-            low, high = self.first[chain.call[i]], self.first[chain.call[i] + 1]
-            while low < high:
-                middle = (low + high) >> 1
-                if self.candidates[middle] < request:
-                    low = middle + 1
-                else:
-                    high = middle
-            if low == self.first[chain.call[i] + 1] or self.candidates[low] != request:
-                return False
-        return True
+    cdef bint may(self, int32_t call, Py_ssize_t request) noexcept nogil:
+        """Tell whether a request may have asked a call."""
+        cdef Py_ssize_t low = self.first[call], high = self.first[call + 1], end = high, middle
+        while low < high:
+            middle = (low + high) >> 1
+            if self.candidates[middle] < request:
+                low = middle + 1
+            else:
+                high = middle
+        return low < end and self.candidates[low] == request
 
     def score(self):
         """Return the logarithm of how probable the chains are, up to a constant."""
