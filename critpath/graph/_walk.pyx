@@ -270,11 +270,17 @@ cdef class Walks:
     link_kind : uint8 [links]
     askers : int64 [executions]
         The worker that asked for what the subject does, who is answered and not asked; -1 none.
+    arrival_start : int64 [workers + 1]
+    arrival_time, arrival_endpoint : int64 [arrivals]
+        What came for loops to serve, ascending within a worker: when it woke one, or was there.
+    own : int64 [executions]
+        The endpoint at which the execution is served; -1 not known.
     """
 
     cdef const int64_t[::1] cuts, link_start, link_time, link_source, link_sent, parent, born
     cdef const uint8_t[::1] link_kind
     cdef const int64_t[::1] subjects, low, high, askers
+    cdef const int64_t[::1] arrival_start, arrival_time, arrival_endpoint, own
     cdef Py_ssize_t blocks, workers
     cdef int32_t* waiting     # per block, the first walk that waits for it
     cdef int64_t* hint        # per worker, the row found last
@@ -295,9 +301,13 @@ cdef class Walks:
                  const int64_t[::1] parent, const int64_t[::1] born,
                  const int64_t[::1] link_start, const int64_t[::1] link_time,
                  const int64_t[::1] link_source, const int64_t[::1] link_sent,
-                 const uint8_t[::1] link_kind, const int64_t[::1] askers):
+                 const uint8_t[::1] link_kind, const int64_t[::1] askers,
+                 const int64_t[::1] arrival_start, const int64_t[::1] arrival_time,
+                 const int64_t[::1] arrival_endpoint, const int64_t[::1] own):
         cdef Py_ssize_t i
         self.askers = askers
+        self.arrival_start, self.arrival_time = arrival_start, arrival_time
+        self.arrival_endpoint, self.own = arrival_endpoint, own
         self.cuts = cuts
         self.subjects = subjects
         self.low = begin
@@ -433,6 +443,26 @@ cdef class Walks:
                 and link.source != self.askers[index]
                 and not self.is_circular(c, link.source, t))
 
+    cdef int is_others(self, WalkState* c, Py_ssize_t index, int64_t worker,
+                       const Link* link) noexcept nogil:
+        """Whether a loop was woken by what came for it to serve, of none that the walk is of."""
+        cdef int64_t time = link.time if link.kind == LINK_RECEIPT else link.sent
+        cdef Py_ssize_t i = self.arrival_start[worker], last = self.arrival_start[worker + 1]
+        if i == last or (link.kind != LINK_WAKE and link.kind != LINK_RECEIPT):
+            return 0
+        i = first_from(&self.arrival_time[0], i, last, time, False)
+        if i >= last or self.arrival_time[i] != time:
+            return 0
+        while i < last and self.arrival_time[i] == time:
+            if self.arrival_endpoint[i] == self.own[index]:
+                return 0
+            i += 1
+        # Who is waited for has asked: the walk came from there.
+        for i in range(c.depth):
+            if c.frames[i].worker == link.source:
+                return 0
+        return 1
+
     cdef int follow(self, WalkState* c, Link* link, int64_t s, int64_t t) except -1 nogil:
         """Emit a link's own time and go on in its source down to ``s``."""
         cdef Frame* f = &c.frames[c.depth - 1]
@@ -529,13 +559,15 @@ cdef class Walks:
                         self.follow(c, &link, s, t)
                         continue
                 elif row.state >= STATE_WAIT_TASK and row.state != STATE_WAIT_STOPPED:
-                    if link.kind == LINK_RECEIPT and t == row.end:
+                    if self.is_others(c, index, f.worker, &link):
+                        pass
+                    elif link.kind == LINK_RECEIPT and t == row.end:
                         # What woke it came then; the rest is how it was told.
                         self.emit(c, link.time, t, f.worker, row.state, row.detail, row.cpu)
                         self.follow(c, &link, s, link.time)
                         continue
                     # A wake inside the wait did not end it; one after the window is not known.
-                    if link.kind != LINK_RECEIPT and link.time == row.end and t == row.end and not (
+                    elif link.kind != LINK_RECEIPT and link.time == row.end and t == row.end and not (
                             link.sent >= t and self.is_circular(c, link.source, t)):
                         self.follow(c, &link, s, t)
                         continue

@@ -41,6 +41,7 @@ from critpath.schema.parameters.replay import WAITING
 MOST_CARRIED: Final = 64 << 20
 
 NET, HOLD, RECEIPT = 1, 2, 3  # technical
+NO_ARRIVALS: Final[I64] = np.zeros((0, 3), np.int64)  # technical
 
 ROWS: Final = (np.int64, np.int64, np.uint8, np.int32, np.int32, np.int32, np.int64)
 _STOLEN: Final = (np.int64, np.int64, np.uint8, np.int32)
@@ -74,6 +75,8 @@ class Sweep:
         As `critpath.model.Timelines.holds`.
     receipts : sequence of (int, int, int, int)
         As `critpath.model.ReplayedRecording.receipts`.
+    arrivals : int64 [n, 3]
+        What came for loops to serve: worker, when it woke it or was there, endpoint.
     interrupts : bool
         Take interrupt work out of running time, as IRQ and SOFTIRQ.
     carried : int
@@ -99,12 +102,14 @@ class Sweep:
         *,
         holds: Sequence[tuple[int, int, int, int]] = (),
         receipts: Sequence[tuple[int, int, int, int]] = (),
+        arrivals: I64 = NO_ARRIVALS,
         interrupts: bool = True,
         carried: int = MOST_CARRIED,
     ) -> None:
         self._blocks, self._cuts = blocks, blocks.cuts
         self._workers, self._strings, self._losses = workers, tuple(strings), losses
         self._links = _sort_links((packets, holds, receipts), len(workers))
+        self._arrivals = sort_arrivals(arrivals, len(workers))
         self._table = _number_processors(processors)
         self._processors, self._interrupts = len(processors), interrupts
         self._rows = BoundaryRows(self._cuts, ROWS, carried)
@@ -113,7 +118,14 @@ class Sweep:
         self._ran = BoundaryRows(self._cuts, _RAN)
 
     def paths(
-        self, subjects: I64, begin: I64, end: I64, *, most: int = 0, askers: I64 | None = None
+        self,
+        subjects: I64,
+        begin: I64,
+        end: I64,
+        *,
+        most: int = 0,
+        askers: I64 | None = None,
+        own: I64 | None = None,
     ) -> CriticalPaths:
         """Extract the critical path of every execution.
 
@@ -128,6 +140,9 @@ class Sweep:
             Segments of all together, where there are several; 0 for no limit.
         askers : int64 [executions] or None
             Worker that asked for what each does: it is answered and not asked; -1 for none.
+        own : int64 [executions] or None
+            Endpoint at which each is served, -1 for none: who waits for what comes at others of
+            its thread's waits for others' sake.
 
         Returns
         -------
@@ -144,7 +159,7 @@ class Sweep:
         subjects, begin, end = (np.ascontiguousarray(column) for column in (subjects, begin, end))
         workers = self._workers
         account = Account(
-            *self._walk_subjects(subjects, begin, end, askers, most),
+            *self._walk_subjects(subjects, begin, end, (askers, own), most),
             workers.host,
             (workers.idle_cpu >= 0).view(np.uint8),
             self._table,
@@ -191,13 +206,15 @@ class Sweep:
         )
 
     def _walk_subjects(
-        self, subjects: I64, begin: I64, end: I64, askers: I64 | None, most: int
+        self, subjects: I64, begin: I64, end: I64, asked: tuple[I64 | None, I64 | None], most: int
     ) -> list[Any]:
         """Return the segments of all walks: start, begin, end, worker, state, detail, cpu."""
         workers = self._workers
+        none = np.full(len(subjects), -1, np.int64)
+        askers, own = (none if of is None else of for of in asked)
         walks = Walks(
             *(self._cuts, subjects, begin, end, workers.parent, workers.born, *self._links),
-            np.full(len(subjects), -1, np.int64) if askers is None else askers,
+            *(askers, *self._arrivals, own),
         )
         walks.most = most
         k = len(self._cuts)
@@ -273,6 +290,13 @@ def _sort_links(
     start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     source, sent, _, time = (np.ascontiguousarray(column) for column in table.T)
     return start, time, source, sent, kind[order]
+
+
+def sort_arrivals(arrivals: I64, workers: int) -> tuple[I64, I64, I64]:
+    """Return start [workers + 1], time and endpoint of what came for loops to serve."""
+    worker, time, endpoint = arrivals[np.lexsort((arrivals[:, 1], arrivals[:, 0]))].T.copy()
+    start = np.searchsorted(worker, np.arange(workers + 1)).astype(np.int64)
+    return start, time, endpoint
 
 
 def _number_processors(processors: Sequence[tuple[int, int]]) -> I32:
@@ -364,6 +388,7 @@ def extract_paths(
         events.losses,
         holds=replayed.holds,
         receipts=replayed.receipts,
+        arrivals=NO_ARRIVALS if pieces is None else _find_arrivals(replayed.workers, pieces),
         interrupts=interrupts,
         carried=most_carried or MOST_CARRIED,
     )
@@ -485,6 +510,7 @@ def _join_pieces(
         end,
         most=most if rows.stop - rows.start > 1 else 0,
         askers=_find_askers(replayed.workers, pieces.asker[mine], end),
+        own=pieces.endpoint[mine],
     )
     known = np.flatnonzero(~walked & (worker >= 0))
     at = paths.start[known]
@@ -556,6 +582,13 @@ def _find_askers(workers: Workers, keys: I64, time: I64) -> I64:
     """Return the workers of threads, by their host and number in one; -1 for none."""
     found = find_workers(workers, keys >> 32, keys & 0xFFFFFFFF, time)
     return np.where(keys >= 0, found, -1)
+
+
+def _find_arrivals(workers: Workers, pieces: Pieces) -> I64:
+    """Return what came for loops to serve, by worker."""
+    key, time, endpoint = pieces.arrivals.T
+    found = np.column_stack([_find_askers(workers, key, time), time, endpoint])
+    return found[found[:, 0] >= 0]
 
 
 def find_states(blocks: Blocks, worker: I64, begin: I64, end: I64) -> U8:

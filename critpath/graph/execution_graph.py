@@ -15,8 +15,10 @@ import numpy as np
 from critpath.errors import UsageError
 from critpath.graph._walk import Walks
 from critpath.graph.critical_path import (
+    NO_ARRIVALS,
     ROWS,
     empty_boundary_rows,
+    sort_arrivals,
     subject_workers,
     sweep_paths,
 )
@@ -226,9 +228,15 @@ def critical_paths(
 
 
 def walk_paths(
-    graph: ExecutionGraph, workers: I64, begin: I64, end: I64
+    graph: ExecutionGraph,
+    workers: I64,
+    begin: I64,
+    end: I64,
+    arrivals: I64 = NO_ARRIVALS,
+    own: I64 | None = None,
 ) -> tuple[I64, I64, I64, I64, I64, U8]:
-    """Walk the graph backward from the end of each execution."""
+    """Walk the graph backward from the end of each execution (`Sweep.paths`)."""
+    none = np.full(len(workers), -1, np.int64)
     walks = Walks(
         np.array([np.iinfo(np.int64).max]),
         workers,
@@ -241,7 +249,9 @@ def walk_paths(
         graph.link_source,
         graph.link_sent,
         graph.link_kind,
-        np.full(len(workers), -1, np.int64),
+        none,
+        *sort_arrivals(arrivals, len(graph.start) - 1),
+        none if own is None else own,
     )
     size = len(graph.begin)
     # All links are in the graph's table, none on a row.  Rows have their position in

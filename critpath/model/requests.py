@@ -510,6 +510,10 @@ class Pieces:
         How probable it is that what was done then was for the request; omitted, 1.
     asker : int64 [pieces]
         The thread of this host that asked for what is done in it; omitted, or -1, not known.
+    endpoint : int64 [pieces]
+        Where the request is served that is worked for; omitted, or -1, not known.
+    arrivals : int64 [n, 3]
+        What came for loops to serve, of all requests: thread, when, endpoint.
     """
 
     start: I64
@@ -523,19 +527,23 @@ class Pieces:
     details: tuple[Detail, ...] = ()
     confidence: F64 = field(default_factory=lambda: np.zeros(0))
     asker: I64 = field(default_factory=lambda: np.zeros(0, np.int64))
+    endpoint: I64 = field(default_factory=lambda: np.zeros(0, np.int64))
+    arrivals: I64 = field(default_factory=lambda: np.zeros((0, 3), np.int64))
 
     def __post_init__(self) -> None:
         if not len(self.confidence):
             object.__setattr__(self, "confidence", np.ones(len(self.begin)))
-        if not len(self.asker):
-            object.__setattr__(self, "asker", np.full(len(self.begin), NONE, np.int64))
+        for name in ("asker", "endpoint"):
+            if not len(getattr(self, name)):
+                object.__setattr__(self, name, np.full(len(self.begin), NONE, np.int64))
 
     def take(self, rows: I64) -> Pieces:
         """Return the pieces of some requests, in the order of their positions ``rows``."""
         counts = self.start[rows + 1] - self.start[rows]
         start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         mine = np.arange(start[-1]) + np.repeat(self.start[rows] - start[:-1], counts)
-        columns = ("host", "tid", "begin", "end", "state", "by", "about", "confidence", "asker")
+        columns = ("host", "tid", "begin", "end", "state", "by", "about")
+        columns += ("confidence", "asker", "endpoint")
         return replace(self, start=start, **{name: getattr(self, name)[mine] for name in columns})
 
 

@@ -32,6 +32,7 @@ from critpath.schema.parameters.requests import BLOCKING
 
 _NEVER: Final = np.iinfo(np.int64).max
 _SETTLED: Final = ("request", "how", "attribution", "probability")
+_COMES: Final = (Act.ARRIVAL, Act.OPEN, Act.FINISH)
 _MOVES: Final = (Act.RECEIVE, Act.SEND, Act.OPEN)
 
 
@@ -151,6 +152,38 @@ def _find_owners(
     owner[known], sure[known] = subs.request[call[known]], Certainty.CERTAIN
     inside = (owner >= 0) & (end <= requests.end_ns[owner])
     return np.where(inside, owner, NONE), np.where(inside, sure, np.uint8(Certainty.DOUBTFUL))
+
+
+def find_arrivals(activity: Activity, endpoints: Endpoints, requests: RequestTable) -> I64:
+    """Return what came for loops to serve: thread, when it woke it or was there, endpoint.
+
+    It says nothing of any other request that the loop has in hand.
+    """
+    reader = thread_keys(endpoints.host[requests.endpoint], requests.reader_tid)
+    keys, number = np.unique(reader, return_inverse=True)
+    times = np.column_stack([requests.begin_ns, requests.received_ns, requests.end_ns])
+    loop = find_loops(times, number.reshape(-1).astype(np.int32), len(keys))
+    reads = np.full(len(endpoints) + 1, NONE, np.int64)
+    reads[requests.endpoint] = np.where(loop[number.reshape(-1)], reader, NONE)
+    came = np.flatnonzero(activity.act == Act.ARRIVAL)
+    there = np.column_stack([reads[activity.endpoint[came]], came, came])
+    # What came right before a thread woke another, woke that.
+    mine = np.flatnonzero(activity.tid >= 0)
+    waker = thread_keys(activity.host[mine], activity.tid[mine])
+    mine = mine[np.argsort(waker, kind="stable")]
+    waker = thread_keys(activity.host[mine], activity.tid[mine])
+    wakes = activity.act[mine] == Act.WAKE
+    last = np.maximum.accumulate(np.where(wakes, -1, np.arange(len(mine))))
+    cause = mine[last]
+    wakes &= (last >= 0) & (waker[last] == waker) & np.isin(activity.act[cause], _COMES)
+    wakes &= endpoints.serves[activity.endpoint[cause]] == 1
+    cause, rows = cause[wakes], mine[wakes]
+    woken = thread_keys(activity.host[rows], activity.value[rows])
+    woken = np.where(np.isin(woken, keys[loop]), woken, NONE)
+    every = np.concatenate([there, np.column_stack([woken, rows, cause])])
+    every = every[every[:, 0] >= 0]
+    key, at, of = every.T
+    return np.column_stack([key, activity.time_ns[at], activity.endpoint[of]]).astype(np.int64)
 
 
 def settle_blocked(subs: Subrequests, blocked: Blocked) -> Subrequests:

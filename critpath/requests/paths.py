@@ -27,7 +27,7 @@ from critpath.model.requests import (
     Subrequests,
 )
 from critpath.requests._pieces import Composer
-from critpath.requests.blocking import Blocked
+from critpath.requests.blocking import Blocked, find_arrivals
 from critpath.requests.connections import Waits, lay_waits
 from critpath.requests.crossings import find_first_departures, find_transits
 from critpath.requests.held import name_held, overlap_slices
@@ -83,7 +83,7 @@ def compose_paths(
     left : int
         Requests of which it is doubtful what they asked: their paths do not follow it.
     """
-    seen = rows
+    seen, served = rows, requests
     if calls is not None:
         seen = len(requests) + np.arange(len(rows))
         requests, subrequests = _add_clients(requests, subrequests, *calls)
@@ -126,6 +126,8 @@ def compose_paths(
         details=details,
         confidence=_multiply_links(table, of_row, requests, subrequests, mine),
         asker=askers[table[:, 5]],
+        endpoint=np.append(requests.endpoint, NONE).astype(np.int64)[table[:, 5]],
+        arrivals=find_arrivals(activity, endpoints, served),
     ), left
 
 

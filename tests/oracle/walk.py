@@ -15,8 +15,11 @@ def _waits(state):
     return state >= State.WAIT_TASK and state != State.WAIT_STOPPED
 
 
-def walk(intervals, links, births, subject, lo, hi):
-    """Return segments [(begin, end, worker, state)] in order of time."""
+def walk(intervals, links, births, subject, lo, hi, arrivals=(), own=-1):
+    """Return segments [(begin, end, worker, state)] in order of time.
+
+    Arrivals are (worker, time, endpoint): what loops are woken by for others is not followed.
+    """
     out = []
     left = []  # (worker, time) of every wait being resolved, for zero-time cycles
 
@@ -37,6 +40,14 @@ def walk(intervals, links, births, subject, lo, hi):
     def circular(worker, link):
         source, sent, _, time, _ = link
         return sent >= time and source in {w for w, t in left if t == time} | {worker}
+
+    def others(worker, link):
+        source, sent, _, time, kind = link
+        if kind not in {0, RECEIPT} or source in {w for w, _ in left} | {worker}:
+            return False
+        at = time if kind == RECEIPT else sent
+        there = [e for w, when, e in arrivals if (w, when) == (worker, at)]
+        return bool(there) and own not in there
 
     def follow(worker, link, s, t):
         source, sent, _, _, kind = link
@@ -76,6 +87,8 @@ def walk(intervals, links, births, subject, lo, hi):
             a, b, state = e
             s = max(lo, a)
             link = into(worker, s, t, b)
+            if link and _waits(state) and others(worker, link):
+                link = None
             if link and link[4] == RECEIPT:
                 if _waits(state) and b == t:
                     emit(link[3], t, worker, state)

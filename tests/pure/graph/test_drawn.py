@@ -88,9 +88,11 @@ TWO_HOSTS = (
 )
 
 
-def native(graph, subject, lo, hi):
+def native(graph, subject, lo, hi, arrivals=(), own=-1):
+    came = np.array(arrivals, np.int64).reshape(-1, 3)
     _, begin, end, worker, _, state = walk_paths(
-        graph, np.array([subject]), np.array([lo]), np.array([hi])
+        *(graph, np.array([subject]), np.array([lo]), np.array([hi])),
+        *(came, np.array([own])),
     )
     rows = zip(begin.tolist(), end.tolist(), worker.tolist(), state.tolist(), strict=True)
     return [(b, e, w, State(s)) for b, e, w, s in rows]
@@ -105,6 +107,58 @@ def test_drawn_graph_has_the_expected_path(name):
     graph = graph_of(intervals, links, births)
     assert merged(native(graph, 0, lo, hi)) == path_of(expected)
     assert merged(walk(intervals, links, births, 0, lo, hi)) == path_of(expected)
+
+
+# The loop 0 is woken by clients 1 and 2, which sleep between; 1 asks over endpoint 7, 2 over 8.
+LOOP = "0: 0 R 2 B 6 R 7 B 10 R 12; 1: 0 TIMER 6 R 7 B 12; 2: 0 TIMER 10 R 11"
+WAKES = "1@6->0@6, 2@10->0@10"
+ARRIVALS = {
+    "all is followed where nothing is known of it": (
+        (),
+        7,
+        "0-2 R0, 2-6 TIMER1, 6-7 R0, 7-10 TIMER2, 10-12 R0",
+    ),
+    "what another asked is not": (
+        ((0, 10, 8),),
+        7,
+        "0-2 R0, 2-6 TIMER1, 6-7 R0, 7-10 B0, 10-12 R0",
+    ),
+    "more of what was asked is": (
+        ((0, 6, 7), (0, 10, 8)),
+        7,
+        "0-2 R0, 2-6 TIMER1, 6-7 R0, 7-10 B0, 10-12 R0",
+    ),
+    "both at one moment": (
+        ((0, 6, 7), (0, 6, 8), (0, 10, 8)),
+        7,
+        "0-2 R0, 2-6 TIMER1, 6-7 R0, 7-10 B0, 10-12 R0",
+    ),
+    "of nobody known": (((0, 6, 7), (0, 10, 8)), -1, "0-2 R0, 2-6 B0, 6-7 R0, 7-10 B0, 10-12 R0"),
+    "at other times": (
+        ((0, 5, 7), (0, 9, 8), (1, 10, 8)),
+        -1,
+        "0-2 R0, 2-6 TIMER1, 6-7 R0, 7-10 TIMER2, 10-12 R0",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ARRIVALS)
+def test_what_others_ask_a_loop_is_not_followed_to_them(name):
+    arrivals, own, expected = ARRIVALS[name]
+    intervals, (links, births) = intervals_of(LOOP), links_of(WAKES)
+    graph = graph_of(intervals, links, births)
+    assert merged(native(graph, 0, 0, 12, arrivals, own)) == path_of(expected)
+    assert merged(walk(intervals, links, births, 0, 0, 12, arrivals, own)) == path_of(expected)
+
+
+def test_who_waits_for_a_loop_has_asked_it():
+    """0 asks the loop 1, which waits for that and for 2, and answers 0 at 8."""
+    intervals = intervals_of("0: 0 R 4 B 8 R 9; 1: 0 R 1 B 4 R 5 B 7 R 8; 2: 0 TIMER 7 R 9")
+    links, births = links_of("0@4->1@4, 2@7->1@7, 1@8->0@8")
+    graph, arrivals = graph_of(intervals, links, births), ((1, 4, 7), (1, 7, 8))
+    expected = path_of("0-4 R0, 4-5 R1, 5-7 B1, 7-8 R1, 8-9 R0")
+    assert merged(native(graph, 0, 0, 9, arrivals)) == expected
+    assert merged(walk(intervals, links, births, 0, 0, 9, arrivals)) == expected
 
 
 STATES = st.sampled_from([State.RUN, State.WAIT_CPU, State.WAIT_UNEXPLAINED, State.WAIT_TASK])
@@ -137,15 +191,19 @@ def graphs(draw):
         for child in range(workers)
         if draw(st.booleans())
     }
-    return intervals, links, births, workers
+    somebody = st.tuples(st.integers(0, workers - 1), moments, st.integers(0, 1))
+    return intervals, links, births, workers, draw(st.lists(somebody, max_size=6, unique=True))
 
 
 @given(graphs(), st.integers(0, 20), st.integers(0, 20))
 def test_native_walk_equals_its_plain_twin_and_tiles_the_window(drawn, a, b):
-    intervals, links, births, workers = drawn
+    intervals, links, births, workers, arrivals = drawn
     lo, hi = sorted((a, b))
-    got = native(graph_of(intervals, links, births, workers), 0, lo, hi)
+    graph = graph_of(intervals, links, births, workers)
+    got = native(graph, 0, lo, hi)
     assert got == walk(intervals, links, births, 0, lo, hi)
+    told = native(graph, 0, lo, hi, arrivals, 1)
+    assert told == walk(intervals, links, births, 0, lo, hi, arrivals, 1)
     assert sum(e - s for s, e, *_ in got) == hi - lo
     assert all(x[1] == y[0] for x, y in itertools.pairwise(got))
     assert not got or (got[0][0], got[-1][1]) == (lo, hi)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from critpath.model import State
 from critpath.model.requests import Act, Certainty, Rule
-from critpath.requests.blocking import _subtract
+from critpath.requests.blocking import _subtract, find_arrivals
 from critpath.requests.held import note_blocked
 from critpath.requests.links import attribute
 from critpath.requests.paths import compose_paths
@@ -182,3 +182,34 @@ def test_that_a_loop_was_blocked_is_noted(load, tmp_path, monkeypatch):
     waited = found.requests.received_ns[row] - found.requests.begin_ns[row]
     assert note.mean_ns == waited
     assert not note_blocked(*of[:-1], type(found.blocked)(*(np.zeros(0, np.int64),) * 6))
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        # Two clients wake the loop; a is what it asks, and d a thread that helps it.
+        (
+            [
+                "lp.x R1 sa z    R2 z    ra z    S1 z    S2",
+                "c.y        A2 !lp",
+                "d.x                           !lp",
+                "b.z               Va !lp",
+                "net                               A3 !lp",
+            ],
+            [("c.y:!lp", "2")],
+        ),
+        # No loop: what wakes it is its own.
+        (["w.x R1 z    R1 S1 z    R2 S2", "c.y    A1 !w.x      A2 !w.x"], []),
+    ],
+)
+def test_what_comes_for_a_loop_to_serve(load, tmp_path, monkeypatch, lines, expected):
+    lines = [line.replace("!lp", "!lp.x") for line in lines]
+    expected = [(word.replace("!lp", "!lp.x"), name) for word, name in expected]
+    each, tables, endpoints, _ = drawn(load, tmp_path, monkeypatch, lines)
+    found = find_arrivals(tables.activity, endpoints, tables.requests)
+    number = dict(zip(tables.requests.endpoint.tolist(), tables.numbers, strict=True))
+    woken = tables.activity.time_ns[tables.activity.act == Act.WAKE]
+    keys = {*found[:, 0].tolist()}
+    assert keys <= {tables.tids.get("lp.x", -1)}
+    rows = [(time, number[of]) for _, time, of in found.tolist() if time in woken]
+    assert rows == [(each.time("", word), name) for word, name in expected]
