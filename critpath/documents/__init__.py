@@ -653,6 +653,7 @@ class PathSegment(Part):
         int | None, doc("between two hosts, by how much their clocks may be wrong; null: not known")
     ] = 0
     confidence: Annotated[Number, doc("how probable it is that this was for the execution")] = 1.0
+    others: Annotated[bool, doc("whether it was for others' requests on a loop")] = False
     stack: Annotated[
         list[FrameEntry] | UnsetType,
         doc("where in the code its thread was, innermost first; missing if not known"),

@@ -157,6 +157,12 @@ class CauseFacts(Part):
     under_way: Annotated[
         Maybe, doc("how many requests it had not answered then, on average; null if not known")
     ] = None
+    connections: Annotated[
+        int, doc("of a wait for a connection, how many lead to that device; 0 where it is none")
+    ] = 0
+    held: Annotated[
+        Maybe, doc("for which share of that time (%) requests called so held them, on average")
+    ] = None
     through_before: Annotated[
         Maybe, doc("through how many threads of the last of `through` a normal execution waits")
     ] = None

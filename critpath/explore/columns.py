@@ -87,6 +87,7 @@ def find_facts(
             *_path_facts(paths),
             *_loop_facts(paths),
             *_pool_facts(paths),
+            *_queue_facts(paths),
             *_call_facts(paths),
             *_symbol_facts(vectors, by_role),
         ]
@@ -336,6 +337,28 @@ def _pool_facts(paths: PathSet) -> list[Fact]:
         begun = np.searchsorted(since, begin[mine], "left")
         waiting[mine] = begun - np.searchsorted(until, begin[mine], "right")
     return [Fact("pool.waiting", "number", np.maximum(waiting, 0))]
+
+
+def _queue_facts(paths: PathSet) -> list[Fact]:
+    """Return behind how many messages each lay in a broker's queue, and how long; none if none."""
+    found: list[I64] = [np.zeros((0, 3), np.int64)]
+    first = 0
+    for chunk in paths.paths.chunks():
+        at = np.flatnonzero(chunk.state == State.WAIT_QUEUE)
+        before = np.array([of.before for of in chunk.details])[chunk.detail[at]]
+        found.append(np.column_stack([chunk.path[at] + first, before, chunk.duration[at]]))
+        first += len(chunk)
+    row, before, waited = np.concatenate(found).T
+    if not len(row):
+        return []
+    many, time = (np.zeros(len(paths), np.int64) for _ in range(2))
+    np.maximum.at(many, row, before)
+    np.add.at(time, row, waited)
+    lay = np.bincount(row, minlength=len(paths)) > 0
+    return [
+        Fact("queue.before", "number", many, valid=lay),
+        Fact("queue.waited", "time", time, valid=lay, known=False),
+    ]
 
 
 def _note_begins(

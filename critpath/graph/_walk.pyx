@@ -560,7 +560,10 @@ cdef class Walks:
                         continue
                 elif row.state >= STATE_WAIT_TASK and row.state != STATE_WAIT_STOPPED:
                     if self.is_others(c, index, f.worker, &link):
-                        pass
+                        # Until then the loop had nothing to do for any that it has in hand.
+                        self.emit(c, s, t, f.worker, STATE_SHARED, 0, row.cpu)
+                        f.t = s
+                        continue
                     elif link.kind == LINK_RECEIPT and t == row.end:
                         # What woke it came then; the rest is how it was told.
                         self.emit(c, link.time, t, f.worker, row.state, row.detail, row.cpu)

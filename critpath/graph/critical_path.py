@@ -549,12 +549,30 @@ def _join_pieces(
     of = known[others]
     beneath[at[others]] = find_states(replayed.blocks, worker[of], pieces.begin[mine][of], end[of])
     columns["beneath"] = beneath
-    sure = np.repeat(pieces.confidence[mine], np.diff(paths.start))
     many = np.diff(paths.start)
+    columns["confidence"] = np.repeat(pieces.confidence[mine], many)
     away = (paths.tid != np.repeat(tid, many)) | (paths.host != np.repeat(host, many))
     theirs = np.repeat(_lead_to_others(start - start[0], host, tid, state), many)
-    columns["confidence"] = np.where(theirs & away & (paths.tid >= 0), 0.0, sure)
+    theirs |= _work_for_others(pieces, np.repeat(pieces.root[mine], many), paths)
+    columns["others"] = theirs & away & (paths.tid >= 0)
     return replace(paths, start=paths.start[start - start[0]], **columns)
+
+
+def _work_for_others(pieces: Pieces, root: I64, paths: CriticalPaths) -> Bool:
+    """Tell of which segments the thread serves, and not the request that their path is of."""
+    work, key = pieces.work, (paths.host << 32) | paths.tid
+    if not len(work):
+        return np.zeros(len(root), np.bool_)
+    threads, number = np.unique(work[:, 0], return_inverse=True)
+    moments = np.unique(work[:, 1])
+    many = len(moments) + 1
+    begins = number.reshape(-1) * many + np.searchsorted(moments, work[:, 1])
+    place = np.searchsorted(threads, key)
+    serves = threads[np.minimum(place, len(threads) - 1)] == key
+    at = np.searchsorted(begins, place * many + np.searchsorted(moments, paths.end)) - 1
+    last = work[at]
+    own = (at >= 0) & (last[:, 0] == key) & (last[:, 2] >= paths.end) & (last[:, 3] == root)
+    return np.asarray(serves & ~own & (root >= 0))
 
 
 def _lead_to_others(start: I64, host: I64, tid: I64, state: U8) -> Bool:

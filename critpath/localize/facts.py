@@ -149,9 +149,12 @@ def most_detail(findings: Sequence[Finding]) -> Detail:
     """Return the detail to name; of many that had the cpu, the one with most time."""
     pairs = [(f.qualifier, abs(f.contribution)) for f in findings]
     ways = [pairs]
-    if any(d.loop or d.request for d, _ in pairs):
-        # How many were under way, and who sent them, differs from wait to wait.
-        each = [(d._replace(under_way=0), weight) for d, weight in _weigh_details(findings)]
+    if any(d.loop or d.request or d.connections or d.before for d, _ in pairs):
+        # How many were under way or before, and who sent them, differs from wait to wait.
+        each = [
+            (d._replace(under_way=0, held=0, before=0), weight)
+            for d, weight in _weigh_details(findings)
+        ]
         nobodys = [(d._replace(peer=""), weight) for d, weight in each]
         ways = [each, nobodys, [(d._replace(request=""), weight) for d, weight in nobodys]]
     elif _has_rivals(findings[0]):
@@ -181,9 +184,10 @@ def _weigh_details(findings: Sequence[Finding]) -> list[tuple[Detail, float]]:
     ]
 
 
-def _count_under_way(findings: Sequence[Finding]) -> float | None:
-    """Return how many requests were under way on average while these waited for their loop."""
-    each = [(d.under_way, weight) for d, weight in _weigh_details(findings) if d.under_way]
+def _average(findings: Sequence[Finding], name: str) -> float | None:
+    """Return a number of details on average, such as how many requests were under way."""
+    details = ((getattr(d, name), weight) for d, weight in _weigh_details(findings))
+    each = [(many, weight) for many, weight in details if many]
     whole = math.fsum(weight for _, weight in each)
     return math.fsum(many * weight for many, weight in each) / whole if whole else None
 
@@ -207,7 +211,9 @@ def _heaviest(pairs: Sequence[tuple[Detail, float]]) -> Detail:
 
 _PLACES = 8  # technical: in the code, that are listed
 # What of a detail is a fact of its own name: for others it is looked at what findings agree on.
-_JUDGED: Final = frozenset({"peer", "device", "call", "caller", "kin", "place", "under_way"})
+_JUDGED: Final = frozenset(
+    {"peer", "device", "call", "caller", "kin", "place", "under_way", "held"}
+)
 _AS_IT_IS: Final = {*Detail._fields} & {*CauseFacts.__struct_fields__} - _JUDGED
 # What is waited for that is no device has its place: deferred work, or the call.
 _BEHIND: Final = frozenset({State.QUEUED, State.SHARED})
@@ -322,7 +328,8 @@ def state_facts(
         kin=kin,
         place=place,
         cause_id=kind.id,
-        under_way=_count_under_way(alike) if state in _BEHIND else None,
+        under_way=_average(alike, "under_way") if state in _BEHIND else None,
+        held=_average(alike, "held") if detail.request and detail.connections else None,
         **{name: getattr(detail, name) for name in _AS_IT_IS},
     )
 

@@ -111,6 +111,12 @@ class Detail(NamedTuple):
         call.
     under_way : int
         How many requests the loop had not answered then, this one with them.
+    connections : int
+        How many lead to the device, where a request waits for one of them.
+    held : int
+        For which share of that time (%) those called `request` held them.
+    before : int
+        How many messages were in a queue before the one that waits there.
     others : bool
         Of several segments: it holds no more than half, the rest is of others.
     """
@@ -132,6 +138,9 @@ class Detail(NamedTuple):
     request: str = ""
     asks: str = ""
     under_way: int = 0
+    connections: int = 0
+    held: int = 0
+    before: int = 0
     others: bool = False
 
     def with_texts(self, change: Callable[[str], str]) -> Detail:
@@ -156,7 +165,7 @@ class Detail(NamedTuple):
 
 
 NO_DETAIL: Final = Detail()
-DETAIL_NUMBERS: Final = ("peer_tid", "under_way")
+DETAIL_NUMBERS: Final = ("peer_tid", "under_way", "connections", "held", "before")
 DETAIL_TEXTS: Final = tuple(f for f in Detail._fields if f not in {*DETAIL_NUMBERS, "others"})
 
 
@@ -205,6 +214,10 @@ def word_detail(of: Detail) -> str:
         return OTHERS + word_detail(of._replace(others=False))
     if of.loop:
         return _word_loop(of)
+    if of.connections:
+        return _word_connection(of)
+    if of.before:
+        return f"{of.device}, behind {of.before} other messages"
     if of.device and of.limit:
         return f"{of.device}{_LIMIT}{of.limit}{_OF_GROUP}{of.control_group}"
     if of.device and of.peer:
@@ -231,6 +244,14 @@ def _word_loop(of: Detail) -> str:
         *([f"{of.under_way} requests under way"] if of.under_way > 1 else []),
     ]
     return ", ".join(said)
+
+
+def _word_connection(of: Detail) -> str:
+    """Return what was waited for, and what held it: ``one of 4 connections to postgres:5432``."""
+    many = f"one of {of.connections} connections" if of.connections > 1 else "the only connection"
+    share = f" ({of.held} %)" if of.held else ""
+    which = f", which {of.request} held{share}" if of.request else ""
+    return f"{many} to {of.device}{which}"
 
 
 # Texts of files that have no fields.
@@ -302,4 +323,6 @@ def disk_limit(name: str, group: str, rate: str, limit: int) -> Detail:
 def family_of(of: Detail) -> Detail:
     """Return a detail with the numbers of names taken out: ``virtio#-req.#``."""
     family = of.with_texts(lambda text: re.sub(r"\d+", "#", text))
-    return family._replace(peer_tid=min(of.peer_tid, 0), limit="", request="", under_way=0)
+    return family._replace(
+        peer_tid=min(of.peer_tid, 0), limit="", request="", under_way=0, held=0, before=0
+    )

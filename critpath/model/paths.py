@@ -174,7 +174,7 @@ class CriticalPaths(Table):
     ORDER = (
         *("path", "segment", "begin", "end", "duration", "state", "detail", "tid", "comm", "cpu"),
         *("host", "lossy", "elsewhere_idle", "beneath", "woken", "uncertainty", "confidence"),
-        *("stack", "waker_stack"),
+        *("others", "stack", "waker_stack"),
     )
 
     start: I64
@@ -214,7 +214,11 @@ class CriticalPaths(Table):
     # 1 but for requests, where who worked for whom is inferred.
     confidence: F64 = field(
         default_factory=lambda: np.zeros(0, np.float64),
-        metadata=col("how probable it is that it was for the execution; 0: it was for others"),
+        metadata=col("how probable it is that it was for the execution"),
+    )
+    others: Bool = field(
+        default_factory=lambda: np.zeros(0, np.bool_),
+        metadata=col("it was for others' requests, which woke the thread that the path goes on in"),
     )
     stack: I32 = field(
         default_factory=lambda: np.zeros(0, np.int32),
@@ -244,6 +248,7 @@ class CriticalPaths(Table):
             "elsewhere_idle": -1,
             "confidence": 1,
             "beneath": 0,
+            "others": False,
         }
         for name, value in usual.items():
             if not len(getattr(self, name)):
@@ -325,7 +330,7 @@ class CriticalPaths(Table):
         There the thread goes on that others woke.  What is last on a path is its own.
         """
         at = np.arange(len(self.begin))
-        own = self.confidence > 0
+        own = ~self.others
         own[self.start[1:][np.diff(self.start) > 0] - 1] = True
         served = np.where(own, at, len(at))
         return np.asarray(np.minimum.accumulate(served[::-1])[::-1], np.int64)
@@ -494,8 +499,8 @@ class PathSet(Table):
 
     def confidence(self, index: int) -> float:
         """Return how probable it is of the least sure part of a path that it is the execution's."""
-        sure = self.paths.take(np.array([index])).confidence
-        return float(sure[sure > 0].min(initial=1.0))
+        path = self.paths.take(np.array([index]))
+        return float(path.confidence[~path.others].min(initial=1.0))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save as Parquet, for `critpath.load`: whole or not at all, equal sets to equal bytes.

@@ -512,8 +512,13 @@ class Pieces:
         The thread of this host that asked for what is done in it; omitted, or -1, not known.
     endpoint : int64 [pieces]
         Where the request is served that is worked for; omitted, or -1, not known.
+    root : int64 [pieces]
+        The request that it is done for in the end, whoever asks for it; omitted, or -1, not known.
     arrivals : int64 [n, 3]
         What came for loops to serve, of all requests: thread, when, endpoint.
+    work : int64 [n, 4]
+        What threads did for requests: thread, begin, end, the request in the end, -1 of several;
+        by thread and in order of time.
     """
 
     start: I64
@@ -528,12 +533,14 @@ class Pieces:
     confidence: F64 = field(default_factory=lambda: np.zeros(0))
     asker: I64 = field(default_factory=lambda: np.zeros(0, np.int64))
     endpoint: I64 = field(default_factory=lambda: np.zeros(0, np.int64))
+    root: I64 = field(default_factory=lambda: np.zeros(0, np.int64))
     arrivals: I64 = field(default_factory=lambda: np.zeros((0, 3), np.int64))
+    work: I64 = field(default_factory=lambda: np.zeros((0, 4), np.int64))
 
     def __post_init__(self) -> None:
         if not len(self.confidence):
             object.__setattr__(self, "confidence", np.ones(len(self.begin)))
-        for name in ("asker", "endpoint"):
+        for name in ("asker", "endpoint", "root"):
             if not len(getattr(self, name)):
                 object.__setattr__(self, name, np.full(len(self.begin), NONE, np.int64))
 
@@ -542,8 +549,10 @@ class Pieces:
         counts = self.start[rows + 1] - self.start[rows]
         start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         mine = np.arange(start[-1]) + np.repeat(self.start[rows] - start[:-1], counts)
-        columns = ("host", "tid", "begin", "end", "state", "by", "about")
-        columns += ("confidence", "asker", "endpoint")
+        columns = (
+            *("host", "tid", "begin", "end", "state"),
+            *("by", "about", "confidence", "asker", "endpoint", "root"),
+        )
         return replace(self, start=start, **{name: getattr(self, name)[mine] for name in columns})
 
 

@@ -93,6 +93,7 @@ class _Got(_Moved):
 
     asked: I64  # when the client had last sent something there
     own: I64  # how long that was
+    question: I64  # its row, -1 for none
 
 
 _Table = TypeVar("_Table", _Sent, _Got)
@@ -276,8 +277,8 @@ class _Clients:
         fetch = self._receives.before(self._endpoints.peer[at].astype(np.int64), of)
         named, told = self._labels.find(fetch, TAKES)
         comes, tells = self._labels.find(of, TAKES)
-        own = np.where(asks, value[sent], NONE)
-        table = _Got(of, order, size, self._program[of], at, told | tells, asked, own)
+        own, question = np.where(asks, value[sent], NONE), np.where(asks, rows[sent], NONE)
+        table = _Got(of, order, size, self._program[of], at, told | tells, asked, own, question)
         return _take(table, told | tells | ~(named | comes))
 
 
@@ -537,7 +538,7 @@ class _Broker:
         least = {of: max(2, BROKERS.passed * count) for of, count in many.items()}
         found = [of for of in found if self._told or passed[which[of.got]] >= least[which[of.got]]]
         programs = self._got.program.tolist()
-        odd = set() if self._told else self._find_disorder(found)
+        odd = set() if self._told else self._find_disorder(found) | self._find_answered(found)
         return [of for of in found if programs[of.got] not in odd]
 
     def _find_disorder(self, found: list[_Found]) -> set[int]:
@@ -561,6 +562,16 @@ class _Broker:
             for program, (alone, back, many, late) in counts.items()
             if back > BROKERS.disorder * alone or late > BROKERS.disorder * many
         }
+
+    def _find_answered(self, found: list[_Found]) -> set[int]:
+        """Return the programs that get their messages for others: answers of a common server."""
+        puts = {of.put for of in found}
+        many, answers = Counter[int](), Counter[int]()
+        for of in found:
+            program = int(self._got.program[of.got])
+            many[program] += 1
+            answers[program] += int(self._got.question[of.got]) in puts
+        return {of for of, count in answers.items() if count > BROKERS.answered * many[of]}
 
     def _judge(self, found: list[_Found]) -> list[_Found]:
         """Say how many were before each, and how probable it is that each is the right one.

@@ -18,6 +18,7 @@ from typing import Final
 import numpy as np
 
 from critpath.model import F64, I32, I64, Bool, State, Workers
+from critpath.model.details import Detail
 from critpath.model.requests import (
     NONE,
     Act,
@@ -44,9 +45,8 @@ class Waits:
     request : int64 [waits]
     begin, end : int64 [waits]
     about : int64 [waits]
-        What for: codes into ``names``.
-    names : tuple of str
-        ``one of 4 connections to postgres:5432``.
+        What for: codes into ``details``.
+    details : tuple of Detail
     notes : tuple of Note
     state : State
     """
@@ -55,7 +55,7 @@ class Waits:
     begin: I64
     end: I64
     about: I64
-    names: tuple[str, ...]
+    details: tuple[Detail, ...]
     notes: tuple[Note, ...] = ()
     state: State = State.WAIT_POOL
 
@@ -84,7 +84,7 @@ def find_pool_waits(
     pools = [_Pool(mine, calls, endpoints, requests) for mine in calls.find_pools()]
     pools = [pool for pool in pools if pool.is_shared]
     found: list[I64] = [np.zeros((0, 4), np.int64)]
-    names: list[str] = []
+    details: list[Detail] = []
     notes: list[PoolHeld] = []
     if not pools:
         nothing = np.zeros(0, np.int64)
@@ -95,8 +95,8 @@ def find_pool_waits(
         if not len(waits):
             continue
         target = _name_target(pool.endpoints, endpoints, requests, subrequests)
-        found.append(np.column_stack([waits, np.full(len(waits), len(names))]))
-        names.append(pool.describe(target, waits))
+        found.append(np.column_stack([waits, np.full(len(waits), len(details))]))
+        details.append(pool.find_detail(target, waits))
         waited = np.unique(waits[:, 0])
         askers = np.bincount(requests.service[waited])
         notes.append(
@@ -110,7 +110,7 @@ def find_pool_waits(
             )
         )
     request, begin, end, about = np.vstack(found).T.copy()
-    return Waits(request, begin, end, about, tuple(names), tuple(notes))
+    return Waits(request, begin, end, about, tuple(details), tuple(notes))
 
 
 def lay_waits(start: I64, table: I64, waits: Sequence[Waits]) -> tuple[I64, I64, I64]:
@@ -129,14 +129,14 @@ def lay_waits(start: I64, table: I64, waits: Sequence[Waits]) -> tuple[I64, I64,
     pool : int64 [pieces]
         What for; -1 elsewhere.
     """
-    names = np.cumsum([0, *(len(of.names) for of in waits)]).tolist()
+    firsts = np.cumsum([0, *(len(of.details) for of in waits)]).tolist()
     every = [
         np.column_stack([of.request, of.begin, of.end, of.about + first])
-        for of, first in zip(waits, names, strict=False)
+        for of, first in zip(waits, firsts, strict=False)
     ]
     if not sum(map(len, every)):
         return start, table, np.full(len(table), NONE, np.int64)
-    state = np.repeat([int(of.state) for of in waits], np.diff(names))
+    state = np.repeat([int(of.state) for of in waits], np.diff(firsts))
     request, begin, end, code = np.vstack(every).T
     order = np.lexsort((end, begin, request))
     request, begin, end, code = (of[order] for of in (request, begin, end, code))
@@ -351,9 +351,9 @@ class _Pool:
         own = len(pairs) == len(np.unique(pairs[:, 0])) == len(np.unique(pairs[:, 1]))
         return own and not resting.answers(pairs[:, 1]).all()
 
-    def describe(self, target: str, waits: I64) -> str:
-        """Say what was waited for, and what held it for the most part."""
-        calls, which = self._calls, ""
+    def find_detail(self, target: str, waits: I64) -> Detail:
+        """Return what was waited for, and what held it for the most part."""
+        calls = self._calls
         begin, end = (
             _sum_until(times[self._mine], waits[:, 1], waits[:, 2])
             for times in (calls.begin, calls.end)
@@ -364,10 +364,8 @@ class _Pool:
         spent = np.bincount(number.reshape(-1), end - begin)
         most = int(spent.argmax())
         label = self._requests.strings[int(codes[most])] if codes[most] >= 0 else ""
-        if label:
-            which = f", which {label} held ({100 * spent[most] / spent.sum():.0f} %)"
-        many = "the only connection" if self.size == 1 else f"one of {self.size} connections"
-        return f"{many} to {target}{which}"
+        held = round(100 * float(spent[most]) / float(spent.sum())) if label else 0
+        return Detail(device=target, connections=self.size, request=label, held=held)
 
 
 def _add_up(time: I64, step: I64) -> tuple[I64, I64]:

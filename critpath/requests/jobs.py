@@ -15,6 +15,7 @@ from itertools import pairwise
 import numpy as np
 
 from critpath.model import F64, I32, I64, Bool, State
+from critpath.model.details import Detail
 from critpath.model.requests import (
     NONE,
     PROBABLE,
@@ -485,8 +486,11 @@ def _find_last(key: I64 | I32, begin: I64, wanted: I64, when: I64) -> I64:
 
 def find_queue_waits(requests: RequestTable, passed: Passed) -> Waits:
     """Return when the messages of requests lay in queues, with what is said of each queue."""
-    each, code = np.unique(passed.broker, return_inverse=True)
-    names = tuple(passed.strings[broker] for broker in each.tolist())
+    waits = np.column_stack([passed.broker, passed.before])
+    each, code = np.unique(waits, axis=0, return_inverse=True)
+    details = tuple(
+        Detail(device=passed.strings[broker], before=before) for broker, before in each.tolist()
+    )
     job = passed.job.astype(np.int64)
     notes = []
     pairs = np.column_stack([passed.broker, requests.service[job]])
@@ -507,6 +511,6 @@ def find_queue_waits(requests: RequestTable, passed: Passed) -> Waits:
         )
         notes.append(said)
     return Waits(
-        *(job, requests.begin_ns[job], requests.received_ns[job], code.reshape(-1), names),
+        *(job, requests.begin_ns[job], requests.received_ns[job], code.reshape(-1), details),
         *(tuple(notes), State.WAIT_QUEUE),
     )

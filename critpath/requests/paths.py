@@ -83,8 +83,9 @@ def compose_paths(
     left : int
         Requests of which it is doubtful what they asked: their paths do not follow it.
     """
-    seen, served = rows, requests
+    seen, served, root = rows, requests, find_roots(requests)
     if calls is not None:
+        root = np.append(root, root[subrequests.child[calls[0]]])
         seen = len(requests) + np.arange(len(rows))
         requests, subrequests = _add_clients(requests, subrequests, *calls)
     mine = _sort_asked(subrequests)
@@ -107,7 +108,7 @@ def compose_paths(
     about, names = _name_transits(table[:, 4], subrequests, mine, endpoints, hosts)
     details = tuple(Detail(device=name) for name in names)
     about = np.where(pool >= 0, len(details) + pool, about)
-    details += tuple(Detail(device=name) for of in waits for name in of.names)
+    details += tuple(detail for of in waits for detail in of.details)
     if blocked is not None:
         tables = endpoints, requests, subrequests, slices, blocked
         held, more = name_held(table, keys, *tables)
@@ -126,8 +127,10 @@ def compose_paths(
         details=details,
         confidence=_multiply_links(table, of_row, requests, subrequests, mine),
         asker=askers[table[:, 5]],
+        root=np.append(root, NONE)[table[:, 5]],
         endpoint=np.append(requests.endpoint, NONE).astype(np.int64)[table[:, 5]],
         arrivals=find_arrivals(activity, endpoints, served),
+        work=_find_work(slices, root),
     ), left
 
 
@@ -145,6 +148,23 @@ def find_calls(activity: Activity, requests: RequestTable, subs: Subrequests) ->
     begin = requests.begin_ns.copy()
     begin[child] = np.minimum(begin[child], find_first_departures(activity, subs, known))
     return calls, begin
+
+
+def find_roots(requests: RequestTable) -> I64:
+    """Return of each request that for which it is in the end, itself where nobody's."""
+    root = np.where(requests.parent >= 0, requests.parent, np.arange(len(requests)))
+    for _ in range(_DOUBLINGS):  # each time twice as far up
+        root = root[root]
+    return root.astype(np.int64)
+
+
+def _find_work(slices: Slices, root: I64) -> I64:
+    """Return what threads did for requests, as `Pieces.work` has it."""
+    sure = np.flatnonzero(slices.attribution != Certainty.DOUBTFUL)
+    whose = np.append(root, NONE)[slices.request[sure]]
+    key = thread_keys(slices.host[sure], slices.tid[sure])
+    work = np.column_stack([key, slices.begin_ns[sure], slices.end_ns[sure], whose])
+    return work[np.lexsort((work[:, 1], work[:, 0]))].astype(np.int64)
 
 
 def _add_clients(

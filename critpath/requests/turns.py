@@ -49,6 +49,8 @@ COUNTED: Final = "incomplete", "unsolicited", "skipped", "busy_periods", "stream
 _MOST_CLASSES: Final = 100  # technical: of like turns, those with most changes of places
 _OF_TURNS: Final = (Act.ARRIVAL, Act.RECEIVE, Act.SEND, Act.OPEN, Act.CLOSE)
 _MOVES: Final = (Act.ARRIVAL, Act.RECEIVE, Act.SEND)
+_ERLANG: Final = "beam.smp"  # technical: what all programs of its machine are called
+_AMQP: Final = frozenset((5671, 5672))  # technical: ports
 _LIMITS: Final = np.iinfo(np.int64)
 _MIX: Final = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(31))
 
@@ -193,6 +195,7 @@ def find_turns(
     collected, unsure = split_datagrams(place_sessions(collected))
     processes = Processes(workers, name_of, places)
     users = processes.users(collected.activity, len(collected.endpoints))
+    processes.name_rabbitmq(collected, users)
     several = len(hosts) > 1
     table = collected.endpoints
     host = collected.activity.host
@@ -744,6 +747,16 @@ class Processes:
         """Return what a thread's process is called, without its number among its like."""
         pid = self.pid(host, tid)
         return strip_instance(self._name.get((host, pid)) or self._name.get((host, tid), ""))
+
+    def name_rabbitmq(self, collected: Collected, users: Sequence[frozenset[int]]) -> None:
+        """Call RabbitMQ so, by what it is sent, or its port: it is called like Erlang's machine."""
+        told = {(m[1], m[2]) for m in collected.messages if m[-1] == "basic.publish"}
+        columns = (Column.HOST, Column.SOCKET, Column.LOCAL_PORT)
+        rows = zip(*(collected.endpoints[:, of].tolist() for of in columns), strict=True)
+        for (host, socket, port), pids in zip(rows, users, strict=True):
+            if (host, socket) in told or port in _AMQP:
+                called = ((host, pid) for pid in pids if self.thread(host, pid) == _ERLANG)
+                self._name |= dict.fromkeys(called, "rabbitmq")
 
     def container(self, host: int, tid: int) -> str:
         """Return the container or pod that a thread is in, "" for none that is known."""

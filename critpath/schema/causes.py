@@ -190,7 +190,7 @@ CATALOGUE: Final = (
     ),
     CauseKind(
         id="connection", states=(State.WAIT_POOL,), doing="queued", sure="inferred",
-        needs=("device",), next=_OTHERS,
+        needs=("device", "connections", "request", "held"), next=_OTHERS,
     ),
     CauseKind(
         id="broker", states=(State.WAIT_QUEUE,), doing="queued", sure="inferred",

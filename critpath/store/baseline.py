@@ -325,7 +325,7 @@ def _read_certainty(
     rows: Sequence[tuple[str, dict[str, Any]]], start: I64, host: I64, state: Any
 ) -> dict[str, Any]:
     """Return what a thread did beneath, how surely, and by how much times of hosts may be wrong."""
-    beneath = np.zeros(len(host), np.uint8)
+    beneath, others = np.zeros(len(host), np.uint8), np.zeros(len(host), np.bool_)
     uncertainty, confidence = _usual_uncertainty(start, host, state), np.ones(len(host))
     for (where, row), low, high in zip(rows, start.tolist(), start[1:].tolist(), strict=False):
         for name, places in _object_at(row, "beneath", where).items():
@@ -340,7 +340,10 @@ def _read_certainty(
             if type(value) not in {int, float} or not 0 <= value <= 1:
                 _wrong(f"{where}.confidence", "probabilities")
             confidence[low + at : high] = value
-    return {"beneath": beneath, "uncertainty": uncertainty, "confidence": confidence}
+        steps = range((high - low) * STEP)
+        others[low:high] = _marks(row.get("others", []), f"{where}.others", steps)
+    certainty = {"beneath": beneath, "uncertainty": uncertainty, "confidence": confidence}
+    return {**certainty, "others": others | (confidence == 0)}  # as older baselines say
 
 
 def _usual_uncertainty(start: I64, host: I64, state: Any) -> I64:
@@ -633,6 +636,8 @@ def _write_certainty(of: CriticalPaths, mine: slice, usual: I64) -> dict[str, An
     """Return of a path what `_read_certainty` reads, without what is usual."""
     found: dict[str, Any] = {}
     codes, wrong, sure = of.beneath[mine], of.uncertainty[mine], of.confidence[mine]
+    if of.others[mine].any():
+        found["others"] = np.flatnonzero(of.others[mine]).tolist()
     if codes.any():
         names = [int(code) for code in np.unique(codes[codes > 0])]
         found["beneath"] = {STATES[code]: np.flatnonzero(codes == code).tolist() for code in names}

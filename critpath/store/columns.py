@@ -46,8 +46,11 @@ DETAIL: Final = {
     **dict.fromkeys(DETAIL_TEXTS, "string"),
     **dict.fromkeys(DETAIL_NUMBERS, "int64"),
 }
-# In the order in which files came to have them.
-MORE_OF_DETAIL: Final = ("kin", "place", "loop", "request", "asks", "under_way")
+# Of details and segments, in the order in which files came to have them.
+LATER: Final = (
+    *("kin", "place", "loop", "request", "asks", "under_way"),
+    *("connections", "held", "before", "others"),
+)
 _WHOSE: Final = {
     "comm": "string",
     "tid": "int64",
@@ -62,7 +65,7 @@ MORE_OF_SEGMENT: Final = {"elsewhere_idle": "int64"}
 # Of requests besides: what the thread did beneath QUEUED and SHARED.
 REQUEST_SEGMENT: Final = {"beneath": "string"}
 # Besides, of requests and of several hosts: how surely time and whose it was are known.
-SURE_SEGMENT: Final = {"uncertainty": "int64", "confidence": "double"}
+SURE_SEGMENT: Final = {"uncertainty": "int64", "confidence": "double", "others": "bool"}
 # Besides, where a recording has stacks: with which a thread slept, ran or was woken.
 STACK_SEGMENT: Final = {"stack": "string", "waker_stack": "string"}
 CLIENT: Final = "client"  # of requests; older files are without
@@ -79,7 +82,7 @@ REPEATED: Final = (
         for name in (
             *(*SEGMENT, *MORE_OF_SEGMENT, *REQUEST_SEGMENT, *SURE_SEGMENT, *STACK_SEGMENT),
         )
-        if name not in {"begin", "end", "lossy"}
+        if name not in {"begin", "end", "lossy", "others"}
     ),
     *(f"{DETAILS}.list.element.{name}" for name in DETAIL),
 )
@@ -109,7 +112,7 @@ def arrow_schema(
     first : bool
         Of the first format.
     lacking : int
-        How many of the last of `MORE_OF_DETAIL` one of the second lacks that is older.
+        How many of the last of `LATER` one of the second lacks that is older.
     """
     import pyarrow as pa  # noqa: PLC0415 - 0.1 s that only those who read or write paths need
 
@@ -134,8 +137,8 @@ def arrow_schema(
         return pa.field(name, pa.list_(element), nullable=False)
 
     segment = {**(FIRST_SEGMENT if first else SEGMENT)}
-    segment |= {name: kind for each in kept for name, kind in each.items()}
-    without = MORE_OF_DETAIL[len(MORE_OF_DETAIL) - lacking :]
+    without = LATER if first else LATER[len(LATER) - lacking :]
+    segment |= {k: kind for each in kept for k, kind in each.items() if k not in without}
     detail = {name: kind for name, kind in DETAIL.items() if name not in without}
     details = [] if first else [list_of(DETAILS, detail)]
     return pa.schema([*make(columns), *details, list_of(SEGMENTS, segment)])

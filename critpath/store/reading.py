@@ -38,7 +38,7 @@ from critpath.store.columns import (
     FIRST,
     FORMAT,
     KEY,
-    MORE_OF_DETAIL,
+    LATER,
     MORE_OF_SEGMENT,
     NAMES,
     OLDER,
@@ -165,8 +165,8 @@ class _PathsFile:
             texts = [name for name in WORDS if _has_field(more, name)]
             stacks = "stack" in texts
             details = _find_elements(schema, DETAILS)
-            asked = () if first else MORE_OF_DETAIL
-            lacking = sum(not _has_field(details, name) for name in asked)
+            asked = () if first else LATER
+            lacking = sum(not (_has_field(details, k) or _has_field(more, k)) for k in asked)
             of = {"requests": requests, "stacks": stacks, "first": first, "lacking": lacking}
             allowed = (arrow_schema(**of, older=each) for each in range(OLDER if first else 1))
             if not any(found.equals(expected) for expected in allowed):
@@ -449,16 +449,17 @@ def _paths(table: pa.Table, strings: tuple[str, ...], wrong: Wrong) -> CriticalP
         detail, some = np.zeros(len(place), np.int32), np.flatnonzero(place >= 0)
         detail[some] = of_kind[found][bounds[path[some]] + place[some]]
         details = tuple(known)
+    plain = ("begin", "end", "tid", "host", "cpu", "lossy", *more)
+    known_of = {name: numbers(segments.field(name)) for name in plain}
+    if "confidence" in more and "others" not in more:  # in older files it says so
+        known_of["others"] = known_of["confidence"] == 0
     return CriticalPaths(
         start=start,
         state=state,
         detail=detail,
         details=details,
         comm=codes("comm", strings),
-        **{
-            name: numbers(segments.field(name))
-            for name in ("begin", "end", "tid", "host", "cpu", "lossy", *more)
-        },
+        **known_of,
         **{name: stack_of[found] for name, found in stacks.items()},
         stacks=tuple(read_stack(strings[code]) for code in used),
         strings=strings,

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from critpath.model import RUNNING, State
-from critpath.model.details import NO_DETAIL, SOFTIRQS, Detail, Kin
+from critpath.model.details import NO_DETAIL, SOFTIRQS, Detail, Kin, word_detail
 from critpath.model.stacks import is_helper
 from critpath.model.vectors import name_family, show_family
 from critpath.schema.causes import KERNEL_TIMERS, CauseKind, evidence_of
@@ -579,7 +579,10 @@ def _say_device(told: _Telling) -> str:
 @_slot
 def _say_connection(told: _Telling) -> str:
     """Say what was waited for: ``one of 4 connections to postgres:5432``."""
-    return told.facts.device or "a connection that other requests hold"
+    facts = told.facts
+    names = {name: getattr(facts, name) for name in ("device", "connections", "request")}
+    held = round(facts.held or 0)
+    return word_detail(Detail(**names, held=held)) or "a connection that other requests hold"
 
 
 @_slot

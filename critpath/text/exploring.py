@@ -39,6 +39,11 @@ _PHRASES: Final[dict[str, tuple[str, str]]] = {
         "{v} or more others waiting for a connection",
         "began while {v} or more others waited for a connection",
     ),
+    "queue.before": (
+        "{v} or more messages before it in a queue",
+        "had {v} or more messages before them in a queue",
+    ),
+    "queue.waited": ("{v} or more in a queue", "lay in a queue for {v} or more"),
     "idle_before": (
         "thread idle for {v} or more before",
         "came to a thread that was idle for {v} or more",

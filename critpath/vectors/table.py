@@ -147,7 +147,7 @@ def trips_of(path_set: PathSet, coder: Coder) -> tuple[tuple[str, ...], I32]:
         trips = np.zeros((len(paths), len(roles)), np.int64)
         if roles:
             rival = np.full(len(paths.state), -1, np.int64)
-            waits = (paths.state == State.WAIT_CPU) & (paths.confidence > 0)
+            waits = (paths.state == State.WAIT_CPU) & ~paths.others
             rival[waits] = look_up(
                 paths.detail[waits],
                 paths.details,

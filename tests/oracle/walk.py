@@ -88,7 +88,9 @@ def walk(intervals, links, births, subject, lo, hi, arrivals=(), own=-1):
             s = max(lo, a)
             link = into(worker, s, t, b)
             if link and _waits(state) and others(worker, link):
-                link = None
+                emit(s, t, worker, State.SHARED)
+                t = s
+                continue
             if link and link[4] == RECEIPT:
                 if _waits(state) and b == t:
                     emit(link[3], t, worker, state)

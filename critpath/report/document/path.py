@@ -80,11 +80,10 @@ def path_document(
             beneath=_beneath(beneath),
             uncertainty_ns=bound if bound >= 0 else None,
             confidence=_round(sure),
-            **msgspec.convert(
-                _named_stacks(paths.stacks, stack, waker), dict[str, list[FrameEntry]]
-            ),
+            others=theirs,
+            **msgspec.convert(_named_stacks(paths.stacks, *stacks), dict[str, list[FrameEntry]]),
         )
-        for begin, end, tid_, comm_, state, detail, beneath, bound, sure, stack, waker in zip(
+        for begin, end, tid_, comm_, state, detail, beneath, bound, sure, theirs, *stacks in zip(
             paths.begin[rows].tolist(),
             paths.end[rows].tolist(),
             paths.tid[rows].tolist(),
@@ -94,6 +93,7 @@ def path_document(
             paths.beneath[rows].tolist(),
             paths.uncertainty[rows].tolist(),
             paths.confidence[rows].tolist(),
+            paths.others[rows].tolist(),
             paths.stack[rows].tolist(),
             paths.waker_stack[rows].tolist(),
             strict=True,
@@ -189,7 +189,7 @@ def _number_kinds(
 
 _KIND: Final = (
     *("tid", "comm", "state", "detail", "beneath"),
-    *("uncertainty", "confidence", "stack", "waker_stack"),
+    *("uncertainty", "confidence", "others", "stack", "waker_stack"),
 )
 
 
@@ -201,7 +201,7 @@ def _kind_json(
     detail: int,
     *rest: Any,
 ) -> bytes:
-    beneath, bound, sure, stack, waker = rest
+    beneath, bound, sure, others, stack, waker = rest
     named: dict[str, Any] = {
         "tid": tid,
         "comm": paths.strings[comm],
@@ -210,6 +210,7 @@ def _kind_json(
         "beneath": _beneath(beneath),
         "uncertainty_ns": bound if bound >= 0 else None,
         "confidence": _round(sure),
+        "others": bool(others),
     }
     named |= _named_stacks(paths.stacks, stack, waker)
     return escape_more(json.dumps(named))[1:].encode("ascii")

@@ -578,7 +578,7 @@ def moves_of(paths: CriticalPaths, part: slice) -> Moves:
     rows = np.flatnonzero((host[1:] != host[:-1]) | (tid[1:] != tid[:-1])) + 1
     both = np.stack([paths.uncertainty[part][rows], paths.uncertainty[part][rows - 1]])
     bound = np.where((both < 0).any(axis=0), -1, both.max(axis=0, initial=0))
-    confidence = paths.confidence[part]
+    confidence = np.where(paths.others[part], 0.0, paths.confidence[part])
     sure = np.minimum(confidence[rows], confidence[rows - 1])
     mille = np.where(sure < WORDS.sure, np.minimum(np.floor(1000 * sure), 999), 1000)
     return Moves(rows, host[rows] != host[rows - 1], bound, mille.astype(np.int64))

@@ -359,7 +359,9 @@ def _execution(
     before = -1
     for low, high, *kind, mille, host, leaves in zip(
         *(getattr(paths, column)[rows].tolist() for column in (*columns, "stack", "waker_stack")),
-        np.floor(_SURE * paths.confidence[rows]).astype(np.int64).tolist(),
+        np.floor(_SURE * np.where(paths.others[rows], 0, paths.confidence[rows]))
+        .astype(np.int64)
+        .tolist(),
         paths.host[rows].tolist(),
         moves[rows].tolist(),
         strict=True,

@@ -382,6 +382,12 @@ class Brokers(Group, name="brokers", guards="messages that go through brokers"):
     passed = Parameter(
         0.2, "share", "of what comes over a connection, to be messages: else it is chance", SERVERS
     )
+    answered = Parameter(
+        0.5,
+        "share",
+        "of a program's messages that follow one that it put there itself: then they are answers",
+        SERVERS,
+    )
     ended = Parameter(
         0.5,
         "share",

@@ -54,7 +54,7 @@ def plain(paths: PathSet) -> dict:
             n: getattr(of, n).tolist()
             for n in (
                 *("begin", "end", "state", "tid", "host", "cpu", "lossy", "elsewhere_idle"),
-                *("beneath", "uncertainty", "confidence"),
+                *("beneath", "uncertainty", "confidence", "others"),
             )
         },
         "detail": [of.details[c].with_texts(utf8) for c in of.detail.tolist()],

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath.errors import UsageError
-from critpath.explore.columns import _pool_facts
+from critpath.explore.columns import _pool_facts, _queue_facts
 from critpath.explore.conditions import (
     LONGEST,
     check_condition,
@@ -22,6 +22,7 @@ from critpath.explore.conditions import (
     settle,
 )
 from critpath.model import State
+from critpath.model.details import Detail
 from critpath.model.exploration import Fact, Junction
 
 _PLACE = importlib.util.spec_from_file_location("made", Path(__file__).with_name("made.py"))
@@ -253,3 +254,21 @@ def test_how_many_wait_for_a_connection_as_one_begins_is_what_a_plain_look_says(
     ]
     assert max(wanted) > 1
     assert fact.values.tolist() == wanted
+
+
+def test_behind_how_many_messages_one_lay_in_a_queue_and_how_long():
+    paths = made.paths(40)
+    assert _queue_facts(paths) == []
+    of = paths.paths
+    queue = of.state == State.WAIT_CPU
+    detail = np.where(queue, np.arange(len(of.state)) % 3, 0).astype(np.int32)
+    details = tuple(Detail(device="redis:6379", before=before) for before in range(3))
+    state = np.where(queue, State.WAIT_QUEUE, of.state).astype(np.uint8)
+    laid = replace(paths, paths=replace(of, state=state, detail=detail, details=details))
+    before, waited = _queue_facts(laid)
+    row = np.repeat(np.arange(40), np.diff(of.start))
+    for one in range(40):
+        mine = queue & (row == one)
+        assert before.valid[one] == waited.valid[one] == mine.any()
+        assert before.values[one] == detail[mine].max(initial=0)
+        assert waited.values[one] == of.duration[mine].sum()

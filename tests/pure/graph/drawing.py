@@ -24,6 +24,7 @@ EXPECTED = {
     "UNKNOWN": State.UNKNOWN,
     "NET": State.NET_TRANSIT,
     "LINK": State.WAIT_CPU,
+    "SHARED": State.SHARED,
 }
 
 

@@ -121,19 +121,23 @@ ARRIVALS = {
     "what another asked is not": (
         ((0, 10, 8),),
         7,
-        "0-2 R0, 2-6 TIMER1, 6-7 R0, 7-10 B0, 10-12 R0",
+        "0-2 R0, 2-6 TIMER1, 6-7 R0, 7-10 SHARED0, 10-12 R0",
     ),
     "more of what was asked is": (
         ((0, 6, 7), (0, 10, 8)),
         7,
-        "0-2 R0, 2-6 TIMER1, 6-7 R0, 7-10 B0, 10-12 R0",
+        "0-2 R0, 2-6 TIMER1, 6-7 R0, 7-10 SHARED0, 10-12 R0",
     ),
     "both at one moment": (
         ((0, 6, 7), (0, 6, 8), (0, 10, 8)),
         7,
-        "0-2 R0, 2-6 TIMER1, 6-7 R0, 7-10 B0, 10-12 R0",
+        "0-2 R0, 2-6 TIMER1, 6-7 R0, 7-10 SHARED0, 10-12 R0",
     ),
-    "of nobody known": (((0, 6, 7), (0, 10, 8)), -1, "0-2 R0, 2-6 B0, 6-7 R0, 7-10 B0, 10-12 R0"),
+    "of nobody known": (
+        ((0, 6, 7), (0, 10, 8)),
+        -1,
+        "0-2 R0, 2-6 SHARED0, 6-7 R0, 7-10 SHARED0, 10-12 R0",
+    ),
     "at other times": (
         ((0, 5, 7), (0, 9, 8), (1, 10, 8)),
         -1,
@@ -156,7 +160,7 @@ def test_who_waits_for_a_loop_has_asked_it():
     intervals = intervals_of("0: 0 R 4 B 8 R 9; 1: 0 R 1 B 4 R 5 B 7 R 8; 2: 0 TIMER 7 R 9")
     links, births = links_of("0@4->1@4, 2@7->1@7, 1@8->0@8")
     graph, arrivals = graph_of(intervals, links, births), ((1, 4, 7), (1, 7, 8))
-    expected = path_of("0-4 R0, 4-5 R1, 5-7 B1, 7-8 R1, 8-9 R0")
+    expected = path_of("0-4 R0, 4-5 R1, 5-7 SHARED1, 7-8 R1, 8-9 R0")
     assert merged(native(graph, 0, 0, 9, arrivals)) == expected
     assert merged(walk(intervals, links, births, 0, 0, 9, arrivals)) == expected
 

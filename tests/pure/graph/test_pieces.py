@@ -11,6 +11,7 @@ import tarfile
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -23,7 +24,12 @@ from test_sweep import MOMENTS, facts, recordings
 
 from critpath import flow
 from critpath.graph import critical_path
-from critpath.graph.critical_path import Sweep, _join_pieces, _lead_to_others
+from critpath.graph.critical_path import (
+    Sweep,
+    _join_pieces,
+    _lead_to_others,
+    _work_for_others,
+)
 from critpath.graph.execution_graph import make_single_block
 from critpath.model import RUNNING, BlockList, Events, ReplayedRecording, State
 from critpath.model.requests import Pieces
@@ -91,10 +97,10 @@ def check_whose(paths, pieces, mine, row):
     own = [*zip(pieces.host[mine].tolist(), pieces.tid[mine].tolist(), strict=True)]
     there = zip(paths.host[part].tolist(), paths.tid[part].tolist(), strict=True)
     state = [*pieces.state[mine].tolist(), int(State.UNKNOWN)]
-    for at, thread, sure in zip(piece.tolist(), there, paths.confidence[part], strict=True):
+    for at, thread, theirs in zip(piece.tolist(), there, paths.others[part], strict=True):
         others = state[at] == State.UNKNOWN and state[at + 1] in OTHERS
         others = others and own[at + 1] == own[at] and len({*own}) > 1
-        assert sure == (0 if others and thread not in {own[at], (thread[0], -1)} else 1)
+        assert theirs == (others and thread not in {own[at], (thread[0], -1)})
 
 
 @pytest.mark.parametrize(
@@ -124,6 +130,23 @@ def test_what_a_loop_was_woken_by_for_others_is_theirs(drawing):
     state = np.array([states.get(word[1:], State.UNKNOWN) for word in bare], np.uint8)
     found = _lead_to_others(start, np.zeros(len(tid), np.int64), tid, state)
     assert found.tolist() == [word[0] == "*" for word in words]
+
+
+def test_what_a_thread_does_for_another_request_is_not_this_ones():
+    """The thread 5 works for 1 from 10 to 20, for 2 until 30, and for several until 40."""
+    none = np.zeros(0, np.int64)
+    work = np.array([[5, 10, 20, 1], [5, 20, 30, 2], [5, 30, 40, -1], [6, 10, 20, 2]])
+    pieces = Pieces(np.zeros(1, np.int64), *[none] * 7, work=work)
+    asked = [
+        (5, 5, 1, True), (5, 10, 1, True), (5, 11, 1, False), (5, 20, 1, False),
+        (5, 21, 1, True), (5, 21, 2, False), (5, 35, 1, True), (5, 41, 1, True),
+        (6, 15, 1, True), (6, 15, 2, False), (6, 15, -1, False), (7, 15, 1, False),
+    ]  # fmt: skip
+    tid, end, root, expected = zip(*asked, strict=True)
+    paths = SimpleNamespace(host=np.zeros(len(tid), np.int64), tid=np.array(tid), end=np.array(end))
+    assert _work_for_others(pieces, np.array(root), paths).tolist() == [*expected]
+    bare = Pieces(np.zeros(1, np.int64), *[none] * 7)
+    assert not _work_for_others(bare, np.array(root), paths).any()
 
 
 def check_as_before(sweep, replayed, pieces, mine, beneath):

@@ -241,9 +241,10 @@ def test_so_many_permutations_reach_a_level_and_one_less_does_not() -> None:
 def test_what_others_asked_is_no_trip(drawn: str, trips: dict[str, int]) -> None:
     """A pooler is woken by the answers to others while a request waits for it (*: for these)."""
     one = draw([drawn.replace("*", "")])
-    sure = [float(word[0] != "*") for word in drawn.split()]
-    assert len(one.paths.begin) == len(sure)
-    one = replace(one, paths=replace(one.paths, confidence=np.array(sure)))
+    others = [word[0] == "*" for word in drawn.split()]
+    assert len(one.paths.begin) == len(others)
+    sure = np.where(others, 0.5, 1.0)
+    one = replace(one, paths=replace(one.paths, others=np.array(others), confidence=sure))
     coder = Coder((one, one), "thread")
     roles, [found] = trips_of(one, coder)
     assert {r: n for r, n in zip(roles, found.tolist(), strict=True) if n} == trips

@@ -155,7 +155,8 @@ def test_packed_paths_are_the_same(data, counts):
         elsewhere_idle=column(NUMBERS),
         beneath=column(st.integers(0, 3), np.uint8),
         uncertainty=column(NUMBERS),
-        confidence=column(st.sampled_from([0.0, 0.25, 1.0]), np.float64),
+        confidence=column(st.sampled_from([0.25, 1.0]), np.float64),
+        others=column(st.booleans(), np.bool_),
     )
     packed = pack_and_compare(paths)
     assert packed.nbytes <= sum(getattr(paths, name).nbytes for name in COLUMNS) + 8

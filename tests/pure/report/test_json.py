@@ -93,7 +93,7 @@ def test_path_as_the_design_says(factory):
     assert document.loss == PathLoss(events=5, packets=2)
     segments = document.segments
     named = {"begin", "end", "tid", "comm", "state", "detail", "beneath"}
-    named |= {"uncertainty_ns", "confidence", "stack", "waker_stack"}
+    named |= {"uncertainty_ns", "confidence", "others", "stack", "waker_stack"}
     assert set(segments[0].__struct_fields__) == named
     assert document.begin == segments[0].begin
     assert document.end == segments[-1].end

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from critpath.model import State
+from critpath.model.details import word_detail
 from critpath.requests.connections import Waits, _sum_until, find_pool_waits, lay_waits
 from critpath.requests.links import attribute
 from critpath.requests.paths import compose_paths
@@ -106,14 +107,14 @@ def test_drawn(load, tmp_path, lines, expected, name):
         (number, each.time("p.y", begin), each.time("p.x", end)) for number, begin, end in expected
     ]
     assert told == times
-    assert waits.names == ((name,) if name else ())
+    assert tuple(map(word_detail, waits.details)) == ((name,) if name else ())
     rows = np.arange(len(found.requests))
     of = (tables.arguments[0], endpoints, found.requests, found.subrequests, found.slices, rows)
     plain, _ = compose_paths(*of)
     pieces, _ = compose_paths(*of, waits=(waits,))
     # What is laid over tiles as before, and says what it is about.
     waiting = pieces.state == State.WAIT_POOL
-    assert [pieces.details[code].device for code in pieces.about[waiting]] == list(waits.names)
+    assert [pieces.details[code] for code in pieces.about[waiting]] == list(waits.details)
     assert (pieces.end - pieces.begin)[waiting].tolist() == [end - begin for _, begin, end in told]
     assert pieces.begin[pieces.start[:-1]].tolist() == plain.begin[plain.start[:-1]].tolist()
     inside = np.setdiff1d(np.arange(len(pieces.begin)), pieces.start)

@@ -26,6 +26,7 @@ from critpath.requests.endpoints import EndpointColumn
 from critpath.requests.jobs import find_queue_waits, join_messages, split_jobs
 from critpath.requests.streams import Streams
 from critpath.requests.turns import cut_turns
+from critpath.schema.parameters import overridden
 
 BROKER = 1
 # How a broker is spoken to: bytes that a message has more when it comes, sends of one message,
@@ -340,7 +341,9 @@ def test_who_put_it_there_is_the_request_that_was_worked_for():
     assert several.put_ns[several.producer == 0].tolist() == [first]
     waits = find_queue_waits(requests, passed)
     assert waits.state == State.WAIT_QUEUE
-    assert waits.names == ("redis-server:6379",)
+    assert {of.device for of in waits.details} == {"redis-server:6379"}
+    before = [waits.details[code].before for code in waits.about.tolist()]
+    assert before == passed.before.tolist()
     assert waits.notes[0].messages == len(passed)
 
 
@@ -379,3 +382,17 @@ def test_nothing_of_no_recording():
     collected, endpoints = made.collect()
     empty = replace(collected, activity=collected.activity.take(slice(0, 0)))
     assert len(find_delivered(empty, endpoints, name)) == 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_server_that_answers_is_no_broker(seed):
+    """Its answers are as long as questions of others, but for 60 bytes: each has its own."""
+    made = Simulation(seed, PULLED, many=0, consumers=1)
+    time = 10_000
+    for n in range(240):
+        time += 400
+        asked = made.transfer(time, n % 3, 60 + made.draw.randrange(12), to_broker=True)
+        made.transfer(asked + 20, n % 3, 120 + made.draw.randrange(12), to_broker=False)
+    assert not len(find(made)[2])
+    with overridden("brokers.answered", 1.0):  # of others chance alone makes no order
+        assert (len(find(made)[2]) > 100) == (seed == 0)

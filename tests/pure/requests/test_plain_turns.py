@@ -12,7 +12,7 @@ import pytest
 
 from critpath.model import EventChunk, EventClass, Kind, Loss, Workers
 from critpath.model.gaps import BASE, make_gaps
-from critpath.model.requests import Act, Certainty, Collected
+from critpath.model.requests import Act, Activity, Certainty, Collected
 from critpath.requests import activity as collecting
 from critpath.requests import turns
 from critpath.requests.activity import ActivityEvents
@@ -447,3 +447,24 @@ def no_threads() -> Workers:
         n: np.int32 if n in {"name", "idle_cpu"} else np.int64 for n in Workers.__annotations__
     }
     return Workers(**{n: np.zeros(0, kind) for n, kind in kinds.items()})
+
+
+def test_rabbitmq_is_called_so() -> None:
+    """The process 3 is sent AMQP, 5 listens at its port, 7 asks there; 9 is another of Erlang."""
+    pids = [3, 5, 7, 9]
+    columns = {name: np.zeros(len(pids), np.int64) for name in Workers.__annotations__}
+    columns |= {"tid": np.array(pids), "pid": np.array(pids)}
+    of = Processes(Workers(**columns), lambda _: "beam.smp")
+    table = np.zeros((4, len(EndpointColumn)), np.int64)
+    table[:, EndpointColumn.SOCKET] = [30, 50, 70, 90]
+    table[:, EndpointColumn.LOCAL_PORT] = [1, 5672, 2, 3]
+    messages = [
+        *((1, 0, 30, 0, 0, "basic.publish"), (2, 0, 70, 0, 0, "basic.deliver")),
+        (3, 0, 90, 0, 0, "GET /"),
+    ]
+    large, small = np.zeros(0, np.int64), np.zeros(0, np.int32)
+    nothing = Activity(large, np.zeros(0, np.uint8), small, small, small, large)
+    collected = Collected(nothing, table, (), messages=messages)
+    of.name_rabbitmq(collected, [frozenset({pid}) for pid in pids])
+    names = [of.name(0, pid) for pid in pids]
+    assert names == ["rabbitmq", "rabbitmq", "beam.smp", "beam.smp"]

@@ -340,6 +340,7 @@ NEEDED = {
     "meanwhile": "WAIT_DISK", "meanwhile_before": 1.0 * MS, "meanwhile_after": 8.0 * MS,
     "local": True, "place": "pod shop/ci-*",
     "loop": "node:3000", "request": "GET /login", "asks": "pricing:9101", "under_way": 7.8,
+    "connections": 4, "held": 88.0,
 }  # fmt: skip
 THEIRS = {"role": "holder", "comm": "holder", "peer": "holder"}
 OFTEN = {"count_before": 1.0, "count_after": 22.0}
