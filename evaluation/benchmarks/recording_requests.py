@@ -164,18 +164,13 @@ def main() -> int:
         print(f"recording requests: left out: {'; '.join(wrong) or 'recording needs root'}")
         return 0
     python = given.python or Path(sys.executable)
-    park = Park(Path(tempfile.mkdtemp(prefix="critpath-servers-", dir="/var/tmp")), python)
-    try:
-        park.build()
-        park.start_backends()
+    with Park.opened(python) as park:
         each = at_saturation(park, given.pairs, given.requests)
         missing = park.missing(CASES["tiers"])
         if missing or not (python.parent / "gunicorn").exists():
             print(f"three tiers: left out, there is no {missing or 'gunicorn'}: --python")
         else:
             over_tiers(park, each, given.seconds)
-    finally:
-        park.close()
     return 0
 
 

@@ -296,7 +296,7 @@ def start_brokers(kinds: list[str], place: Path) -> Iterator[None]:
             )
             running.callback(one.wait)
             running.callback(os.killpg, one.pid, 15)
-            wait_for(RABBIT, 90)
+            wait_for(RABBIT, 300)
         yield
 
 

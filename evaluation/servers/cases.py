@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -292,6 +293,19 @@ class Park:
         self.running: list[subprocess.Popen[bytes]] = []
         self.truth = place / "truth"
         self.truth.touch()
+
+    @classmethod
+    @contextlib.contextmanager
+    def opened(cls, python: Path, *, tasks: bool = False) -> Iterator[Park]:
+        """Make one with all that is compiled, its backends running; end and remove it."""
+        place = tempfile.mkdtemp(prefix="critpath-servers-", dir="/var/tmp")
+        park = cls(Path(place), python, tasks=tasks)
+        try:
+            park.build()
+            park.start_backends()
+            yield park
+        finally:
+            park.close()
 
     def missing(self, case: Case) -> str:
         """Return what the case needs and the machine lacks, "" for nothing."""

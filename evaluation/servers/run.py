@@ -16,7 +16,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -71,14 +70,7 @@ def main() -> None:
 def record(place: Path, given: argparse.Namespace, names: list[str]) -> None:
     """Record every case; the servers run meanwhile, and no longer."""
     python = given.python or make_python(place)
-    park = Park(
-        Path(tempfile.mkdtemp(prefix="critpath-servers-", dir="/var/tmp")),
-        python,
-        tasks=given.tasks,
-    )
-    try:
-        park.build()
-        park.start_backends()
+    with Park.opened(python, tasks=given.tasks) as park:
         for name in names:
             missing = park.missing(CASES[name])
             if missing:
@@ -91,8 +83,6 @@ def record(place: Path, given: argparse.Namespace, names: list[str]) -> None:
                         to = place / name / f"{connections}{'-busy' if busy else ''}"
                         with neighbour(busy=busy):
                             record_one(park, CASES[name], connections, given, to)
-    finally:
-        park.close()
 
 
 def record_one(

@@ -15,7 +15,6 @@ import re
 import shlex
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -84,18 +83,13 @@ def record(place: Path, names: list[str], given: argparse.Namespace) -> None:
     """Record the shop, healthy and with each fault."""
     place.mkdir(parents=True, exist_ok=True)
     python = given.python or make_python(place)
-    park = Park(Path(tempfile.mkdtemp(prefix="critpath-servers-", dir="/var/tmp")), python)
-    try:
-        park.build()
-        park.start_backends()
+    with Park.opened(python) as park:
         ask_postgres(park, _SQL)
         for name in names:
             fault = name if name in FAULTS else ""
             with serving(park, fault), limited(park, fault):
                 record_one(park, place / name, given.critpath, pair=name.startswith("healthy"))
             print(f"recorded {place / name}", flush=True)
-    finally:
-        park.close()
 
 
 def record_one(park: Park, to: Path, critpath: list[str], *, pair: bool) -> None:
