@@ -218,7 +218,7 @@ class CriticalPaths(Table):
     )
     others: Bool = field(
         default_factory=lambda: np.zeros(0, np.bool_),
-        metadata=col("it was for others' requests, which woke the thread that the path goes on in"),
+        metadata=col("it was for others, whose work woke the thread that the path goes on in"),
     )
     stack: I32 = field(
         default_factory=lambda: np.zeros(0, np.int32),

@@ -226,7 +226,8 @@ class _Clients:
         number = np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1)
         for each in range(int(number.max(initial=-1)) + 1):
             mine = rows[number == each]
-            if len(np.unique(acts.endpoint[mine])) > 1:
+            _, port, where = keys[np.argmax(number == each)]
+            if len(np.unique(acts.endpoint[mine])) > 1 and (port or where):
                 got = self._take_got(mine)
                 if len(got.row) >= BROKERS.fewest or got.told.any():
                     yield [self._take_sent(mine, pieces) for pieces in _PIECES], got

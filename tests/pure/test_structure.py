@@ -714,7 +714,6 @@ ALIKE: Final = {
     "Analysis Judgement": "what is decided before anything is aligned becomes part of the answer",
     "Because Parts": "whole nanoseconds of a document; statistics know no documents",
     "Counts Signatures": "columns: what was counted, and what was made of it",
-    "CriticalPaths Pieces": "columns: paths, and what those of requests are joined from",
     "CriticalPaths Segments": "columns: of paths, and what explaining asks of one of them",
     "DurationTest StateEntry": "the same figures of whole executions, with meanings of their own",
     "Entry _File": "parts as the text that others wrote, before they are believed",

@@ -14,6 +14,7 @@ import pytest
 
 import critpath
 from critpath.commands import main
+from critpath.model import RUNNING
 from critpath.model.paths import find_crossings
 from critpath.store import save_paths
 from critpath.store.reading import load_paths
@@ -120,11 +121,12 @@ def paths(together):
 
 
 def slow_down(paths, name, ns):
-    """Return paths as if each were in some threads' first segment for so much longer."""
+    """Return paths as if each ran so much longer in some threads where it first runs there."""
     table = paths.paths
     begin, end = table.begin.copy(), table.end.copy()
     ends = paths.executions.end.copy()
     theirs = np.array([text == name for text in table.strings])[table.comm]
+    theirs &= np.isin(table.state, [*RUNNING])
     for path in range(len(paths)):
         rows = np.arange(table.start[path], table.start[path + 1])
         first = rows[theirs[rows]][0]
