@@ -7,6 +7,7 @@ Where nothing tells of an end, as with NATS, it ends when its thread has nothing
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -134,19 +135,38 @@ class _Maker:
         taker: dict[int, tuple[int, int]] = {}
         asked: dict[int, int] = {}
         answers: set[int] = set()
+        heard: dict[tuple[int, int], int] = {}  # when each thread received its last message
+        served = self._find_served()
         for row, received, message in steps:
             by = row if received else sent[message]
             thread = int(acts.host[by]), int(acts.tid[by])
             if received:
-                taker[message] = thread
+                taker[message], heard[thread] = thread, row
                 if asked.get(message, NONE) >= 0 and last.get(thread) == asked[message]:
                     answers.add(message)
                 continue
             last[thread] = message
             # What this thread received from the one that this message goes to.
             question = _find_question(got[message], thread, taker, last, acts)
+            # What it puts there for a request that it received since then answers no message.
+            rows = served.get(thread, [])
+            at = bisect_left(rows, row)
+            if at and rows[at - 1] > heard.get(thread, NONE):
+                question = NONE
             asked[message] = NONE if question in answers else question
         return answers
+
+    def _find_served(self) -> Mapping[tuple[int, int], list[int]]:
+        """Return when each thread received something of a request."""
+        acts = self._acts
+        rows = np.flatnonzero((acts.act == Act.RECEIVE) & (acts.endpoint >= 0))
+        rows = rows[self._endpoints.serves[acts.endpoint[rows]] == 1]
+        found: dict[tuple[int, int], list[int]] = defaultdict(list)
+        for row, host, tid in zip(
+            *(of.tolist() for of in (rows, acts.host[rows], acts.tid[rows])), strict=True
+        ):
+            found[host, tid].append(row)
+        return found
 
     def make(self) -> tuple[Streams, Messages]:
         """Return all with the jobs' endpoints behind the others, and the messages."""
@@ -183,6 +203,8 @@ class _Maker:
         if len(ends) < BROKERS.ended * sum(len(self._of[row]) for row in came):
             self._find_unended(at, came)
             return
+        # Who asks for each, but perhaps the first, has done the ones before.
+        one_by_one = len(brought) + 1 >= len(came)
         waiting: list[_Job] = []
         following = dict(pairwise(rows))
         usual, least = int(np.mean(acts.value[came])), int(np.min(acts.value[came]))
@@ -197,7 +219,8 @@ class _Maker:
                 if not again:
                     self._fetches.append(row)
                 if waiting:
-                    job = waiting.pop(0)
+                    job = waiting.pop(-1 if one_by_one else 0)
+                    waiting = [] if one_by_one else waiting
                     job.end, job.asks_again, job.mixed = row, again, unknown > 0
                     if job.received < last and not self._is_loop(job.received, row):
                         job.begun = last
