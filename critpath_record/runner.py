@@ -11,7 +11,7 @@ import stat
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from critpath.errors import CritpathError
 from critpath_record._spawn import SpawnError, collect, spawn
@@ -43,6 +43,16 @@ class RunResult:
     # Of that, what the kernel ran for them (ns), and their page faults.
     kernel: int = 0
     faults: int = 0
+    # How long the command's first thread waited for a cpu (ns), and what a counter has counted.
+    waited: int = 0
+    counted: int = 0
+
+
+class Counts(Protocol):
+    """Counts something of every process that is started here, once that has ended."""
+
+    def take(self) -> int:
+        """Return how many since the last call."""
 
 
 class Runner:
@@ -73,6 +83,7 @@ class Runner:
         timeout: float = 0.0,
         streams: tuple[int, int, int] = (-1, -1, -1),
         group: int = -1,
+        counter: Counts | None = None,
     ) -> RunResult:
         """Run a program to its end.
 
@@ -85,6 +96,8 @@ class Runner:
         if self._others is None:
             self._helpers = self._remember_children(descendants(os.getpid()))
         before = _measure_ended()
+        if counter:
+            counter.take()
         pid, begin, executed = self._spawn(program, environment, keep, streams, group)
         deadline = time.monotonic() + timeout if timeout else None
         timed_out = False
@@ -96,12 +109,16 @@ class Runner:
         except BaseException:  # whatever it is: the command must not outlive us
             self._kill(pid)
             raise
-        status, end = ended
+        status, end, waited = ended
         left = self._collect_survivors()
         alive = sum(process.alive for process in left)
         code = EXIT_TIMED_OUT if timed_out else shell_code(status)
-        used = [after - so_far for after, so_far in zip(_measure_ended(), before, strict=True)]
-        return RunResult(pid, begin, end, code, timed_out, alive, executed, *used)
+        running, kernel, faults = (
+            after - so_far for after, so_far in zip(_measure_ended(), before, strict=True)
+        )
+        counted = counter.take() if counter else 0
+        times = (begin, end, code, timed_out, alive, executed)
+        return RunResult(pid, *times, running, kernel, faults, waited, counted)
 
     def rescan_children(self) -> None:
         """Count the children of now, such as a recorder's helpers, as none of the next run's."""
@@ -150,9 +167,9 @@ class Runner:
                 "check the limits of processes and memory: ulimit -u",
             ) from None
 
-    def _wait(self, pid: int, deadline: float | None) -> tuple[int, int] | None:
+    def _wait(self, pid: int, deadline: float | None) -> tuple[int, int, int] | None:
         """Wait for the command; None after the deadline."""
-        while (ended := collect(pid)) is None:
+        while (ended := _collect_waited(pid)) is None:
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 return None
@@ -216,7 +233,7 @@ class Runner:
         found = descendants(os.getpid(), self._others or ())
         return [process for process in found if process.alive]
 
-    def _terminate(self, pid: int) -> tuple[int, int]:
+    def _terminate(self, pid: int) -> tuple[int, int, int]:
         """End the whole run: SIGTERM, then SIGKILL."""
         ended = None
         for process in self._live_processes():
@@ -226,9 +243,9 @@ class Runner:
         while time.monotonic() < until:
             ended = ended or collect(pid)
             if ended and not self._live_processes():
-                return ended
+                return *ended, 0
             self._handle_signal(pid, _STEP)
-        return self._kill(pid) if ended is None else (self._kill(None) or ended)
+        return *(self._kill(pid) if ended is None else (self._kill(None) or ended)), 0
 
     def _kill(self, pid: int | None) -> tuple[int, int]:
         """Kill the run, and what it starts meanwhile; return how the command ended."""
@@ -275,6 +292,20 @@ def _has_children() -> bool:
     except ChildProcessError:
         return False
     return True
+
+
+def _collect_waited(pid: int) -> tuple[int, int, int] | None:
+    """Collect a child that has ended: status, when, how long its first thread waited for a cpu."""
+    if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+        return None
+    end = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+    try:  # as long as it is not collected
+        with open(f"/proc/{pid}/schedstat", "rb", buffering=0) as file:  # noqa: PTH123 - faster
+            waited = int(file.read(64).split()[1])
+    except (OSError, IndexError, ValueError):  # a kernel without it
+        waited = 0
+    found = collect(pid)
+    return None if found is None else (found[0], end, waited)
 
 
 def _measure_ended() -> tuple[int, int, int]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import struct
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,12 +13,13 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from critpath.documents import AbBlock
-from critpath.errors import CritpathError
+from critpath.errors import CritpathError, UsageError
 from critpath.units import NS_PER_S
 from critpath_record.machine import make_probes, read_pressures, read_ticks
-from critpath_record.runner import Executable, Runner, find_executable
+from critpath_record.runner import Executable, Runner, RunResult, find_executable
 from critpath_record.session import subreaper
 from critpath_record.signals import InheritedState, Signals
+from critpath_record.stacks.rings import ATTRIBUTES, open_event
 from critpath_record.user import User
 
 _PADDING: Final = "CRITPATH_PADDING"
@@ -25,6 +28,14 @@ _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _MICROSECONDS: Final = 1_000_000
 _MOST_PRINTED: Final = 1 << 20  # bytes of what is printed that a label is looked for in
 _LONGEST_LABEL: Final = 100
+
+_EVENTS: Final = {"cycles": (0, 0), "instructions": (0, 1)}  # of the hardware
+# Bits of how an event is to be: off here, and in what is started from its exec on; of the
+# program's own code alone, as anyone may count.
+_HERE_OFF, _INHERITED, _NO_KERNEL, _NO_HOST, _FROM_EXEC = 1, 1 << 1, 1 << 5, 1 << 6, 1 << 12
+_WITH_TIMES: Final = 3  # for how long it was to count, and did
+_READ: Final = struct.Struct("<QQQ")
+_LACKING: Final = {errno.ENOENT, errno.EOPNOTSUPP, errno.ENODEV, errno.ENOSYS, errno.EINVAL}
 
 
 @dataclass
@@ -40,6 +51,7 @@ class SlotRunner:
     user: User | None
     label: re.Pattern[bytes] | None = None
     printed: int = -1  # a file in memory that takes what an execution prints
+    counter: Counter | None = None
 
     @classmethod
     @contextmanager
@@ -53,27 +65,33 @@ class SlotRunner:
         as_root: bool,
         show_output: bool,
         label: str = "",
+        counted: str = "",
     ) -> Iterator[SlotRunner]:
         """Get ready to run two commands; signals are taken from here on.
 
-        With ``label``, a regular expression, executions are labelled by what they print.
+        With ``label``, a regular expression, executions are labelled by what they print; of what is
+        ``counted``, instructions or cycles, each is told how many it took.
         """
         user = User.behind_sudo(inherited.environment, as_root=as_root)
         programs = [find_executable(command, inherited.environment) for command in commands]
         nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         printed = os.memfd_create("critpath-printed") if label else -1
         said: list[str] = []
+        counter = Counter(counted) if counted else None
         try:
             with Signals(inherited, said.append) as signals, subreaper():
                 runner = Runner(inherited, user, signals, said.append)
                 streams = (nothing, -1, -1) if show_output else (nothing, nothing, nothing)
                 both = dict(zip("AB", programs, strict=True))
                 found = re.compile(os.fsencode(label)) if label else None
-                yield cls(runner, signals, both, prepare, timeout, streams, user, found, printed)
+                more = (streams, user, found, printed, counter)
+                yield cls(runner, signals, both, prepare, timeout, *more)
         finally:
             os.close(nothing)
             if label:
                 os.close(printed)
+            if counter is not None:
+                counter.close()
 
     def __post_init__(self) -> None:
         # What the kernel lays out above a program's stack is equally long for both: where the
@@ -95,20 +113,29 @@ class SlotRunner:
         """Whether the user asked for an end."""
         return self.signals.poll()
 
+    @property
+    def ended_by(self) -> int:
+        """The signal that asked for it, 0 for none."""
+        return self.signals.first
+
     def run_block(self, order: Literal["ABBA", "BAAB"], executions: int) -> AbBlock | None:
         """Run a block; None if the user ended it."""
-        block = AbBlock(order=order, times=[], run=[], probes={kind: [] for kind in self._probes})
+        probes: dict[str, list[int]] = {kind: [] for kind in self._probes}
+        block = AbBlock(order=order, times=[], run=[], waited=[], counted=[], probes=probes)
         failed = []
         before = _read_counters()
         for side in order:
             labels: list[str] = []
-            times, running, wrong = self._run_slot(side, executions, labels)
+            done, wrong = self._run_slot(side, executions, labels)
             if self.interrupted:
                 return None
             if self.label:
                 block.labels.append(labels)
-            block.times.append(times)
-            block.run.append(running)
+            block.times.append([run.end - run.executed for run in done])
+            block.run.append([run.running for run in done])
+            block.waited.append([run.waited for run in done])
+            if self.counter is not None:
+                block.counted.append([run.counted for run in done])
             failed.append(wrong)
             for kind, probe in self._probes.items():
                 block.probes[kind].append(probe())
@@ -120,8 +147,9 @@ class SlotRunner:
 
     def _run_slot(
         self, side: str, executions: int, labels: list[str]
-    ) -> tuple[list[int], list[int], int]:
-        times, running, failed = [], [], 0
+    ) -> tuple[list[RunResult], int]:
+        """Return the executions that did not fail, and how many did."""
+        whole, failed = [], 0
         if self.prepare:
             self._run_prepare()
         streams = self.streams
@@ -136,16 +164,16 @@ class SlotRunner:
                 environment=self._environments[side],
                 timeout=self.timeout,
                 streams=streams,
+                counter=self.counter,
             )
             if self.interrupted:
                 break
             if done.exit_code:
                 failed += 1
             else:
-                times.append(done.end - done.executed)
-                running.append(done.running)
+                whole.append(done)
                 labels.append(self._read_label())
-        return times, running, failed
+        return whole, failed
 
     def _read_label(self) -> str:
         """Return what the expression finds in what was printed: its first group, if it has one."""
@@ -176,3 +204,53 @@ def _read_counters() -> dict[str, float]:
     if pressure >= 0:
         found["psi"] = pressure / _MICROSECONDS
     return found
+
+
+class Counter:
+    """Counts in all that is started after it, until that has ended.
+
+    `code`: kind and number of the event, as ``perf_event_open`` has them.
+    """
+
+    def __init__(self, name: str, code: tuple[int, int] | None = None) -> None:
+        kind, number = code or _EVENTS[name]
+        how = _HERE_OFF | _NO_KERNEL | _NO_HOST | _FROM_EXEC
+        self._last = 0, 0, 0
+        try:
+            # The second counts nothing.  But what does not inherit all events of ours is no twin
+            # of us, and the kernel, which is free to swap the events of twins, leaves ours alone.
+            self._event, self._other = (
+                open_event(
+                    ATTRIBUTES.pack(
+                        kind, ATTRIBUTES.size, number, 0, 0, _WITH_TIMES, bits, *[0] * 8
+                    ),
+                    *(0, -1, -1, 0),
+                )
+                for bits in (how | _INHERITED, how)
+            )
+        except (OSError, KeyError) as error:
+            number = getattr(error, "errno", errno.ENOSYS)
+            if number in _LACKING:
+                raise UsageError(
+                    f"this machine counts no {name}: a virtual machine often has no counters",
+                    "give --of run (time on a cpu), which every machine has",
+                ) from None
+            raise UsageError(
+                f"{name} may not be counted here: {os.strerror(number)}",
+                "sysctl kernel.perf_event_paranoid=2, or --of run",
+            ) from None
+
+    def take(self) -> int:
+        """Return how many there were since the last call.
+
+        What is missing where others had the counters for a while is put in by proportion.
+        """
+        now = _READ.unpack(os.read(self._event, _READ.size))
+        count, wanted, had = (one - before for one, before in zip(now, self._last, strict=True))
+        self._last = now
+        return round(count * wanted / had) if had else 0
+
+    def close(self) -> None:
+        """Count no more."""
+        os.close(self._event)
+        os.close(self._other)

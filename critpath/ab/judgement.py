@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -26,10 +26,12 @@ from critpath.documents import (
 from critpath.errors import EXIT_ANOMALY, EXIT_INCONCLUSIVE, EXIT_OK, EXIT_UNREADABLE
 from critpath.model import F64
 from critpath.schema.parameters.ab import EVIDENCE
+from critpath.schema.parameters.shared import DEFAULTS
 from critpath.stats.evidence import (
     BlockEvidence,
     blocks_to_go,
     confidence_sequence,
+    settle,
     smallest_extra_share,
 )
 from critpath.text import ab as text
@@ -42,6 +44,7 @@ EXIT_CODES: Final = {
     "undecided": EXIT_INCONCLUSIVE,
     "invalid": EXIT_UNREADABLE,
 }
+COUNTED: Final = frozenset({"instructions", "cycles"})
 _MOST_E: Final = 1e12  # technical: documents have no larger numbers
 _MOST_TOLD: Final = 5  # technical: times the blocks so far: a longer forecast is not given
 
@@ -87,13 +90,31 @@ def _tracing_cost(document: AbDocument) -> tuple[list[float | None], int]:
     return shares, min(map(len, without.values()))
 
 
+def computes(floor: float, blocks: Sequence[AbBlock], *, find: Callable[[F64], float]) -> bool:
+    """Tell whether both commands compute: one thread at a time, on a cpu or waiting for one.
+
+    What else an execution's time is must be less than half of the floor, at most of the usual one,
+    so that no slowdown hides in it: of the shares of a side's executions what `find` takes.
+    """
+    most = min(floor, DEFAULTS.floor) / 2
+    shares: dict[str, list[float]] = {"A": [], "B": []}
+    for block in blocks:
+        if not block.waited:
+            return False
+        for side, *slot in zip(block.order, block.times, block.run, block.waited, strict=True):
+            shares[side] += [
+                (run + waited) / max(whole, 1) for whole, run, waited in zip(*slot, strict=True)
+            ]
+    return all(side and abs(find(np.array(side)) - 1) <= most for side in shares.values())
+
+
 class Judge:
     """Takes block after block and says whether enough is shown."""
 
     def __init__(self, plan: AbPlan) -> None:
         self.plan = plan
         self.blocks: list[AbBlock] = []
-        self._time, self._run = self._series(), self._series()
+        self._time, self._run, self._counted = self._series(), self._series(), self._series()
         self._labels: dict[str, _Series] = {}
         self._late: set[str] = set()  # kinds that came after the level was shared out
         self._failures = Sides(0, 0)
@@ -127,21 +148,26 @@ class Judge:
             wanted = self.plan.slot
             times = [[*slot, *[self._slowest] * (wanted - len(slot))] for slot in times]
             run = [[*slot, *[self._slowest] * (wanted - len(slot))] for slot in run]
+            block = copy(block)
+            block.counted = []
         whole = copy(block)
         whole.times, whole.run = times, run
         whole, block = self._drop_first(whole), self._drop_first(block)
         self._time.add(*_sides(block.order, whole.times))
         self._run.add(*_sides(block.order, whole.run))
+        if whole.counted:
+            self._counted.add(*_sides(block.order, whole.counted))
         if block.labels:
-            self._add_labels(block, block.run if self.plan.of == "run" else block.times)
+            deciding = {"run": block.run, **dict.fromkeys(COUNTED, block.counted)}
+            self._add_labels(block, deciding.get(self.plan.of, block.times))
 
     def _drop_first(self, block: AbBlock) -> AbBlock:
         """Leave out what meets the state that the other command left."""
         if not self.plan.skip_first:
             return block
         found = copy(block)
-        found.times, found.run = ([s[1:] for s in each] for each in (block.times, block.run))
-        found.labels = [slot[1:] for slot in block.labels]
+        for name in ("times", "run", "waited", "counted", "labels"):
+            setattr(found, name, [slot[1:] for slot in getattr(block, name)])
         return found
 
     def _add_labels(self, block: AbBlock, times: list[list[int]]) -> None:
@@ -163,30 +189,46 @@ class Judge:
 
     @property
     def _deciding(self) -> list[_Series]:
-        """What decides: all must pass, one may fail."""
+        """What decides: all must pass, one may fail; of programs that compute either may pass."""
         if self._labels:
             return list(self._labels.values())
-        return {"time": [self._time], "run": [self._run]}.get(self.plan.of, [self._time, self._run])
+        return {
+            "time": [self._time, self._run] if self.plan.computes else [self._time],
+            "run": [self._run],
+            "both": [self._time, self._run],
+        }.get(self.plan.of, [self._counted])
 
     @property
-    def failing(self) -> _Series | None:
-        """The series that has shown that B is slower."""
+    def _either(self) -> bool:
+        return self.plan.of == "time" and self.plan.computes and not self._labels
+
+    @property
+    def _settled(self) -> tuple[str, _Series | None]:
+        """What is shown, ``slower``, ``not_slower`` or ``""``, and the series that shows it."""
+        series, alpha = self._deciding, self.plan.alpha
+        fails, passes = settle([s.evidence for s in series], alpha, either=self._either)
+        usable = [s.evidence.blocks >= EVIDENCE.least_blocks for s in series]
+        # What the warm-up said must hold: else time on a cpu does not stand for time.
+        if self._either and (fails[1, 0] or passes[1, 0]):
+            usable[1] &= computes(
+                self.plan.floor, self._counted_blocks, find=lambda side: float(np.median(side))
+            )
+            fails[1] &= usable[1]
         if self._labels and self._time.evidence.blocks < EVIDENCE.least_blocks:
-            return None
-        series = self._deciding
-        threshold = len(series) / self.plan.alpha
-        return next((s for s in series if s.evidence.fails(threshold)[0]), None)
+            return "", None
+        if fails.any():
+            return "slower", series[int(np.argmax(fails[:, 0]))]
+        passed = [bool(shown) for shown, use in zip(passes[:, 0], usable, strict=True) if use]
+        if passed and (any(passed) if self._either else all(passed)):
+            return "not_slower", next(
+                s for s, *ok in zip(series, passes[:, 0], usable, strict=True) if all(ok)
+            )
+        return "", None
 
     @property
     def decided(self) -> str:
         """``slower``, ``not_slower`` or ``""``, as far as the evidence goes."""
-        if self._too_many_dropped:
-            return ""
-        if self.failing is not None:
-            return "slower"
-        usable = [s for s in self._deciding if s.evidence.blocks >= EVIDENCE.least_blocks]
-        passed = all(s.evidence.passes(1 / self.plan.alpha)[0] for s in usable)
-        return "not_slower" if usable and passed else ""
+        return "" if self._too_many_dropped else self._settled[0]
 
     @property
     def _too_many_dropped(self) -> bool:
@@ -205,7 +247,12 @@ class Judge:
     def look(self) -> tuple[AbResult, int | None]:
         """Return what is shown so far, and about how many more blocks it takes."""
         series = self._deciding[0]
-        return self._result(series), blocks_to_go(series.logs, 1 / self.plan.alpha)
+        return self._result(series), blocks_to_go(series.logs, self.wanted)
+
+    @property
+    def wanted(self) -> float:
+        """How much evidence a pass takes."""
+        return (len(self._deciding) if self._either else 1) / self.plan.alpha
 
     def document(
         self,
@@ -219,14 +266,17 @@ class Judge:
         """Return the answer with all that it rests on."""
         time, run = self._result(self._time), self._result(self._run)
         labels = {name: self._result(s) for name, s in sorted(self._labels.items())}
-        failing = self.failing
-        if failing in self._labels.values():
-            name = next(n for n, s in self._labels.items() if s is failing)
-            decides = labels[name]
-        elif failing is None:
-            decides = run if self.plan.of == "run" else time
+        counted = self._result(self._counted) if self.plan.of in COUNTED else None
+        shown, series = self._settled
+        by: Any = self.plan.of if self.plan.of != "both" else "time"
+        if shown == "slower" and series in self._labels.values():
+            decides = next(labels[n] for n, s in self._labels.items() if s is series)
+        elif counted is not None:
+            decides = counted
         else:
-            decides = run if failing is self._run else time
+            if not self._labels and series is not None:
+                by = "run" if series is self._run else "time"
+            decides = run if by == "run" else time
         verdict: Any = self._verdict(decides, stopped_by)
         document = AbDocument(
             **{name: getattr(self.plan, name) for name in AbPlan.__struct_fields__},
@@ -246,6 +296,8 @@ class Judge:
             tail=decides.tail,
             time=time,
             running=run,
+            counted=counted,
+            decided_by=by,
             labels=labels,
             by_evidence=_e_bh({n: r.e.alarm for n, r in labels.items()}, self.plan.alpha),
             carry_over=carry_over(self._counted_blocks),
@@ -263,7 +315,7 @@ class Judge:
 
     @cached_property
     def _change_of_difference(self) -> tuple[float, float] | None:
-        series = self._run if self.plan.of == "run" else self._time
+        series = self._settled[1] or self._deciding[0]
         return difference_change(np.array([float(d[0]) for d in series.evidence.d]))
 
     @property
@@ -311,12 +363,13 @@ class Judge:
         evidence, alpha = series.evidence, self.plan.alpha
         if evidence.blocks < EVIDENCE.least_blocks:
             return "too_few" if self._labels else "undecided"
-        threshold = len(self._deciding) / alpha if series in self._deciding else 1 / alpha
+        among = series in self._deciding
+        threshold = len(self._deciding) / alpha if among else 1 / alpha
         if evidence.fails(threshold)[0]:
             # No sentence may say "more than" of a typical difference that is less.
             typical = float(np.median([float(d[0]) for d in evidence.d]))
             return "slower" if typical > math.log1p(self.plan.floor / 2) else "slower_in_part"
-        if evidence.passes(1 / alpha)[0]:
+        if evidence.passes(self.wanted if among else 1 / alpha)[0]:
             return "faster" if evidence.faster.wealth.peak[0] >= 2 / alpha else "not_slower"
         return "undecided"
 
@@ -328,7 +381,10 @@ class Judge:
         found = [text.verdict(document, decides, self._blocks_needed)]
         if plan.of == "time" and document.blocks:
             others = document.machine.others_share
-            found.append(text.running_time(document.running, plan, others))
+            if document.decided_by == "run":
+                found.append(text.elapsed_time(document.time, plan, others))
+            else:
+                found.append(text.running_time(document.running, plan, others))
         found += [text.label(name, result) for name, result in document.labels.items()]
         if self._late:
             found.append(text.late_labels(sorted(self._late), EVIDENCE.least_blocks))
@@ -337,8 +393,8 @@ class Judge:
             found.append(text.same_command())
         if document.failures.a or document.failures.b:
             found.append(text.failed(document.failures, slow=plan.failures_are_slow))
-        if document.stopped_by == "user":
-            found.append(text.stopped_by_user())
+        if document.stopped_by in {"user", "signal"}:
+            found.append(text.stopped(by_user=document.stopped_by == "user"))
         if plan.traced:
             found.append(text.with_tracing(*_tracing_cost(document)))
         return [*found, *self._oddities(document)]
@@ -347,7 +403,7 @@ class Judge:
     def _blocks_needed(self) -> int | None:
         """About how many blocks either sentence takes, as the evidence has grown so far."""
         series = self._deciding[0].evidence
-        n, wanted = series.blocks, math.log(1 / self.plan.alpha)
+        n, wanted = series.blocks, math.log(self.wanted)
         grown = max(
             math.log(max(float(value[0]), 1.0))
             for value in (series.not_slower.wealth.value, series.alarm)

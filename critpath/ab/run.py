@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import signal
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from critpath import __version__
 from critpath.ab.effects import machine_summary
-from critpath.ab.judgement import Judge, tail_blocks
+from critpath.ab.judgement import COUNTED, Judge, computes, tail_blocks
 from critpath.documents import AbBlock, AbCause, AbDocument, AbPlan
 from critpath.documents.base import narrow
 from critpath.errors import CritpathError, UsageError
@@ -133,6 +134,10 @@ class Slots(Protocol):
     def interrupted(self) -> bool:
         """Whether the user asked for an end."""
 
+    @property
+    def ended_by(self) -> int:
+        """The signal that asked for it; 0 where that is not known."""
+
     def run_block(self, order: Literal["ABBA", "BAAB"], executions: int) -> AbBlock | None:
         """Run a block; None if the user ended it."""
 
@@ -149,6 +154,7 @@ class TracedSlots:
     place: Path
     record: Callable[[Path, Sequence[str], Callable[[str, _Ended], None]], None]
     interrupted: bool = False
+    ended_by: int = 0
     parts: list[Path] = field(default_factory=list)
     _ready: list[AbBlock] = field(default_factory=list)
 
@@ -197,15 +203,19 @@ class _Run:
         judge = Judge(plan)
         if discarded is not None:
             plan.slot = self._slot(discarded)
+            # Before the first coin, so that it takes no part of the level.
+            plan.computes = plan.of == "time" and computes(
+                plan.floor, [discarded], find=lambda side: min(side, key=lambda x: abs(x - 1))
+            )
             self._announce(plan, discarded)
-        stopped: Any = "user" if discarded is None or self.slots.interrupted else ""
+        stopped: Any = self._asked if discarded is None or self.slots.interrupted else ""
         self.begin = time.monotonic()
         number = 0
         while not stopped:
             block = self.slots.run_block(block_order(plan.seed, number), plan.slot)
             number += 1
             if block is None:
-                stopped = "user"
+                stopped = self._asked
                 break
             judge.add(block)
             if judge.invalid:
@@ -222,6 +232,11 @@ class _Run:
         return judge.document(
             version=__version__, discarded=discarded, spent_s=spent, stopped_by=stopped
         )
+
+    @property
+    def _asked(self) -> Literal["user", "signal"]:
+        """Who asked for the end."""
+        return "user" if self.slots.ended_by in {0, signal.SIGINT} else "signal"
 
     def warm_up(self) -> AbBlock | None:
         """Run what is discarded: by rule, never until it looks stable."""
@@ -243,11 +258,11 @@ class _Run:
                     "'CMD || true'",
                 )
             for slot in range(4):
-                found.times[slot] += block.times[slot]
-                found.run[slot] += block.run[slot]
-                if block.labels:
-                    found.labels = found.labels or [[], [], [], []]
-                    found.labels[slot] += block.labels[slot]
+                for name in ("times", "run", "waited", "counted", "labels"):
+                    if more := getattr(block, name):
+                        so_far = getattr(found, name) or [[], [], [], []]
+                        setattr(found, name, so_far)
+                        so_far[slot] += more[slot]
         if self.request.label and not any(name for slot in found.labels for name in slot):
             raise UsageError(
                 f"--label: {self.request.label!r} is found in nothing that the commands print",
@@ -264,7 +279,8 @@ class _Run:
             return 1 + first
         found = max(1, math.ceil(SLOT_NS / statistics.median(times)))
         # Where half of the times are equal the clock is too coarse for so few.
-        deciding = discarded.run if self.request.of == "run" else discarded.times
+        by = {"run": discarded.run, **dict.fromkeys(COUNTED, discarded.counted)}
+        deciding = by.get(self.request.of, discarded.times)
         measured = [time for slot in deciding for time in slot]
         if 2 * len(set(measured)) <= len(measured):
             found *= 2
@@ -284,7 +300,7 @@ class _Run:
                 f"decided, as {EVIDENCE.least_blocks} blocks of 4 slots are the least",
                 f"give --time {math.ceil(block * 100)}s or more",
             )
-        self.teller.say(text.expected(block, plan))
+        self.teller.say(text.expected(block, plan, self.request.time))
         for q in plan.asked_tails:
             self.teller.say(text.tail_takes(float(q), tail_blocks(float(q))))
 
@@ -297,7 +313,8 @@ class _Run:
             return
         result, left = judge.look()
         machine = machine_summary(judge.blocks)
-        self.teller.look(text.progress(result, judge.plan, now - self.begin, left, machine))
+        spent = now - self.begin
+        self.teller.look(text.progress(result, judge.plan, spent, left, machine, judge.wanted))
         self.looked = time.monotonic()
         self.look_cost = self.looked - now
 

@@ -8,6 +8,7 @@ import os
 import re
 import secrets
 import shutil
+import signal
 import sys
 import tempfile
 from functools import partial
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 DOCUMENT: Final = "ab.json"
 THREADS: Final = "OPENBLAS_NUM_THREADS"
 _RECORDINGS: Final = "recordings"
+_COUNTED: Final = frozenset({"instructions", "cycles"})
 _ALARMS: Final = frozenset({"slower", "slower_in_part"})
 _UNITS: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 _TIME: Final = 600.0
@@ -86,8 +88,10 @@ MEASURING: Final = (
         "slower below half of it (5%%); with pNN this percentile is watched, too", _until,
         (0.05, ())),
     option("--seed", "N", "of the order of the slots (drawn and printed)", whole(0, 2**63 - 1)),
-    option("--of", None, "what decides: time from exec to exit, time on a cpu (run), or both "
-        "(time)", default="time", choices=("time", "run", "both")),
+    option("--of", None, "what decides: time from exec to exit, and of programs that only compute "
+        "time on a cpu, too (time); time on a cpu alone (run); either of both (both); or what the "
+        "processor counts of the programs' own code, where it can: instructions or cycles",
+        default="time", choices=("time", "run", "both", "instructions", "cycles")),
     option("--tail", "pNN", "a percentile that is watched beside p90, such as p99 (repeatable)",
         _quantile, [], action="append"),
     option("--alpha", "SHARE", "chance of a wrong alarm, and of a wrong pass (1%%)",
@@ -152,7 +156,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         document = judge(request, inherited, directory, arguments, quiet=quiet)
         if directory is not None:
             _write_document(directory / DOCUMENT, document)
-    return _show(document, arguments.json)
+    code = _show(document, arguments.json)
+    return 128 + signal.SIGTERM if document.stopped_by == "signal" else code
 
 
 def request_of(
@@ -183,6 +188,16 @@ def request_of(
     specification = getattr(arguments, "execution", "")
     if specification:
         check_execution(specification)
+    if arguments.of in _COUNTED and arguments.failures_are_slow:
+        raise UsageError(
+            "what a failed execution would have counted is not known",
+            f"leave out --failures-are-slow, or --of {arguments.of}",
+        )
+    if arguments.of in _COUNTED and traced:
+        raise UsageError(
+            "--trace all does not count what the processor does",
+            f"leave out --trace all, or --of {arguments.of}",
+        )
     if floor <= 0:
         raise UsageError("--until 0 can never be shown", "give a share above 0, such as 5%")
     asked = sorted({*tails, *arguments.tail})
@@ -247,7 +262,7 @@ def judge(
         if (
             document.verdict not in _ALARMS
             or getattr(arguments, "trace", "none") == "none"
-            or document.stopped_by == "user"
+            or document.stopped_by in {"user", "signal"}
         ):
             return document
         _drop_own_threads(inherited)
@@ -279,6 +294,7 @@ def _open_slots(request: AbRequest, inherited: Any) -> AbstractContextManager[Sl
         as_root=request.as_root,
         show_output=request.show_output,
         label=request.label,
+        counted=request.of if request.of in _COUNTED else "",
     )
 
 

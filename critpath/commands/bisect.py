@@ -114,7 +114,7 @@ class _Bisection:
             self._build(place)
         first = self._compare()
         documents = {_revision(self.tried): first}
-        if first.exit != EXIT_ANOMALY or first.stopped_by == "user":
+        if first.exit != EXIT_ANOMALY or first.stopped_by in {"user", "signal"}:
             return first.exit, [first.sentences[0], text.nothing_to_bisect(good, bad)]
         self.say(text.bisect_step(_title(self.tried), first))
         # What tells the two ends apart tells on which side a revision between them is.
@@ -132,7 +132,7 @@ class _Bisection:
             except CritpathError as error:  # neither good nor bad: git goes round it
                 self.say(text.bisect_skipped(title, error.what))
             else:
-                if document.stopped_by == "user":
+                if document.stopped_by in {"user", "signal"}:
                     return EXIT_INCONCLUSIVE, [text.stopped_bisection(self._candidates())]
                 documents[_revision(self.tried)] = document
                 word = _WORDS.get(document.exit, "skip")

@@ -12,7 +12,8 @@ sequence one for each bound, a simulation one for each repeat.
 from __future__ import annotations
 
 import math
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 import numpy as np
 
@@ -20,6 +21,8 @@ from critpath.model import F64
 from critpath.schema.parameters.ab import EVIDENCE
 
 _GRID: Final = 33  # technical
+
+Marks = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 class Wealth:
@@ -189,14 +192,28 @@ class BlockEvidence:
             self.alarm = self.slower.wealth.value
         self.alarm_peak = np.maximum(self.alarm_peak, self.alarm)
 
-    def fails(self, threshold: float) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    def fails(self, threshold: float) -> Marks:
         """Return which series have shown that B is slower, at some time."""
         return np.asarray(self.alarm_peak >= threshold)
 
-    def passes(self, threshold: float) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    def passes(self, threshold: float) -> Marks:
         """Return which series have shown that B is not slower, and has few slow executions."""
         few = self.few_slow.wealth.peak >= 1 / EVIDENCE.share_alpha
         return np.asarray((self.not_slower.wealth.peak >= threshold) & few)
+
+
+def settle(
+    series: Sequence[BlockEvidence], alpha: float, *, either: bool = False
+) -> tuple[Marks, Marks]:
+    """Return [series, runs] of what has shown that B is slower, and of what has shown it is not.
+
+    One of them may fail, and all must pass, as long as not `either` may do that, too: what any of
+    several can bring about each has its part of the level for.
+    """
+    apart = len(series) / alpha
+    fails = np.stack([one.fails(apart) for one in series])
+    passes = np.stack([one.passes(apart if either else 1 / alpha) for one in series])
+    return fails, passes
 
 
 def block_difference(a: F64, b: F64, statistic: str) -> F64:
@@ -248,9 +265,7 @@ def confidence_sequence(d: F64, alpha: float) -> tuple[float, float] | None:
     return ends[0], ends[1]
 
 
-def _find_excluded(
-    d: F64, bounds: F64, sign: int, threshold: float
-) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _find_excluded(d: F64, bounds: F64, sign: int, threshold: float) -> Marks:
     process = BoundProcess(bounds, sign, len(bounds))
     for value in d:
         process.add(float(value))

@@ -9,6 +9,7 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from critpath.schema.parameters.ab import EVIDENCE
+from critpath.schema.parameters.text import ANSWERS
 from critpath.units import NS_PER_S, format_ns, format_share, plural
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 _SIDES: Final = "AB"
 _SHOWN: Final = 10  # technical: revisions
+_MOST_TIMES: Final = 10  # technical: a limit farther off says nothing
 
 
 def verdict(document: AbDocument, decides: AbResult, needed: int | None = None) -> str:
@@ -27,21 +29,19 @@ def verdict(document: AbDocument, decides: AbResult, needed: int | None = None) 
     """
     if document.verdict == "undecided":
         return _undecided(document, decides, needed)
-    changed = _change(decides)
-    what = _time_name(document, decides)
+    changed = _change(decides, _time_name(document, decides))
     end = f"{plural(document.blocks, 'block')}, seed {document.seed}"
     if document.verdict == "slower":
         return (
-            f"SLOWER: B takes {changed} of A's {what}: more than "
-            f"{_percent(document.floor / 2)}, at most {_percent(document.alpha)} of such runs say "
-            f"so wrongly; {end}"
+            f"SLOWER: B takes {changed}: more than {_percent(document.floor / 2)}, at most "
+            f"{_percent(document.alpha)} of such runs say so wrongly; {end}"
         )
     if document.verdict == "slower_in_part":
         tail = max(decides.tail, key=lambda tail: tail.e)
         return (
             f"SLOWER IN PART: {format_share(tail.above_b)} of B's executions are above "
-            f"{_ms(tail)}, {format_share(tail.above_a)} of A's; the typical execution differs by "
-            f"{_ratio(decides)}; {end}"
+            f"{_ms(tail)}, {format_share(tail.above_a)} of A's; the typical execution takes "
+            f"{_ratio(decides, _time_name(document, decides))}; {end}"
         )
     few = (
         f"at most {_percent(decides.extra_slow)} more of its executions are slow ones (rarer "
@@ -49,10 +49,11 @@ def verdict(document: AbDocument, decides: AbResult, needed: int | None = None) 
     )
     if document.statistic == "min":
         few += "; the least time of a block says nothing of rare slow executions"
-    word = "FASTER" if document.verdict == "faster" else "NOT SLOWER"
+    if document.verdict == "faster":
+        return f"FASTER: B typically takes {changed}; {few}; {end}"
     return (
-        f"{word}: B typically takes {changed} of A's {what}: less than "
-        f"{_percent(document.floor)}; {few}; {end}"
+        f"NOT SLOWER: B typically takes {changed}: at most {_percent(document.floor)} more; {few}; "
+        f"{end}"
     )
 
 
@@ -60,7 +61,7 @@ def _undecided(document: AbDocument, decides: AbResult, needed: int | None) -> s
     floor = document.floor
     said = f"UNDECIDED: after {plural(document.blocks, 'block')}"
     if document.blocks:
-        said += f" {_change(decides)} of A's {_time_name(document, decides)}"
+        said += f" B takes {_change(decides, _time_name(document, decides))}"
     if decides.e.not_slower >= 1 / document.alpha:
         return (
             f"{said}: typically less than {_percent(floor)}, but that at most 20 % more of B's "
@@ -71,7 +72,8 @@ def _undecided(document: AbDocument, decides: AbResult, needed: int | None) -> s
         f"seed {document.seed}"
     )
     high = decides.interval[1]
-    other = f", or --until {math.ceil(100 * (high - 1))}%" if high and high - 1 > floor else ""
+    # technical: a floor above A's whole time is nobody's
+    other = f", or --until {math.ceil(100 * (high - 1))}%" if high and floor < high - 1 < 1 else ""
     if needed is not None:
         rounded = math.ceil(needed / 10) * 10
         return f"{said}. About {plural(rounded, 'block')} would do{other}"
@@ -105,8 +107,19 @@ def running_time(result: AbResult, plan: AbPlan, others: float | None) -> str:
     }
     waiting = f" ({format_share(others)})" if others is not None else ""
     rest = f"; the rest is waiting, such as for cpus that others had{waiting}"
-    said = f"time on a cpu: {_change(result)} of A's: {words[result.verdict]}"
+    said = f"time on a cpu: {_change(result)}: {words[result.verdict]}"
     return said + (rest if result.verdict in {"not_slower", "faster"} else "")
+
+
+def elapsed_time(result: AbResult, plan: AbPlan, others: float | None) -> str:
+    """Say what time from exec to exit shows, beside a verdict by time on a cpu."""
+    words = {"slower": "slower, too", "not_slower": f"not slower than {_percent(plan.floor)}, too"}
+    shown = words.get(result.verdict, "nothing is shown")
+    had = f" ({format_share(others)} of all)" if others is not None else ""
+    return (
+        f"time from exec to exit: {_change(result)}: {shown}; both commands compute and "
+        f"wait for nothing but cpus that others had{had}, so that time on a cpu decides, too"
+    )
 
 
 def label(name: str, result: AbResult) -> str:
@@ -185,9 +198,10 @@ def coarse_clock() -> str:
     return "half of the blocks have no difference at all: the clock is too coarse for these times"
 
 
-def stopped_by_user() -> str:
+def stopped(*, by_user: bool) -> str:
     """Say that it was interrupted."""
-    return "ended by Ctrl-C; what the blocks so far show holds"
+    what = "Ctrl-C" if by_user else "a signal from outside, such as a job's time limit"
+    return f"ended by {what}; what the blocks so far show holds"
 
 
 def with_tracing(shares: Sequence[float | None], executions: int) -> str:
@@ -214,12 +228,15 @@ def cause_disagrees(direction: str) -> str:
     )
 
 
-def expected(seconds: float, plan: AbPlan) -> str:
-    """How long it may take, before it begins."""
-    whole = seconds * plan.max_blocks
+def expected(seconds: float, plan: AbPlan, most: float) -> str:
+    """How long it may take, before it begins: at most `most` seconds."""
+    whole, often = seconds * plan.max_blocks, seconds * EVIDENCE.often
     end = f"up to {plan.max_blocks} blocks, {_span(whole)}"
+    if whole > most:
+        blocks = max(1, int(most / seconds))
+        end = f"up to about {plural(blocks, 'block')}, {_span(most)}"
     # As many blocks as equal commands take.
-    end += f"; often {_span(seconds * EVIDENCE.often)}" if plan.max_blocks > EVIDENCE.often else ""
+    end += f"; often {_span(often)}" if often < min(whole, most) else ""
     return end + f"; {plural(plan.slot, 'execution')} a slot; seed {plan.seed}"
 
 
@@ -229,14 +246,19 @@ def tail_takes(q: float, blocks: int) -> str:
 
 
 def progress(
-    result: AbResult, plan: AbPlan, seconds: float, left: int | None, machine: AbMachine
+    result: AbResult,
+    plan: AbPlan,
+    seconds: float,
+    left: int | None,
+    machine: AbMachine,
+    wanted: float,
 ) -> str:
-    """Describe the blocks so far."""
+    """Describe the blocks so far; a verdict takes `wanted` of evidence."""
     executions = result.executions.a + result.executions.b
     said = (
-        f"block {result.blocks}, {plural(executions, 'execution')}, {_span(seconds)}: B "
+        f"block {result.blocks}, {plural(executions, 'execution')}, {_span(seconds)}: B takes "
         f"{_change(result)}; slower than {_percent(plan.floor / 2)}: E {_e(result.e.alarm)}; under "
-        f"{_percent(plan.floor)}: E {_e(result.e.not_slower)} of {1 / plan.alpha:.0f}"
+        f"{_percent(plan.floor)}: E {_e(result.e.not_slower)} of {wanted:.0f}"
     )
     if left is not None:
         said += f"; about {plural(left, 'more block')}"
@@ -301,19 +323,38 @@ def stopped_bisection(titles: Sequence[str]) -> str:
 
 
 def _time_name(document: AbDocument, decides: AbResult) -> str:
-    return "time" if decides is document.time else "time on a cpu"
+    names = {"time": "time", "run": "time on a cpu"}
+    if decides in document.labels.values():
+        return names.get(document.of, "time" if document.of == "both" else document.of)
+    return names.get(document.decided_by, document.decided_by)
 
 
-def _change(result: AbResult) -> str:
+def _change(result: AbResult, what: str = "") -> str:
+    """Return how much more or less of it B takes than A, and within which limits."""
     low, high = result.interval
+    ratio = _ratio(result, what)
     if low is None or high is None:
-        return _ratio(result)
-    ends = " to ".join(_signed(end - 1).removesuffix(" %") for end in (low, high))
-    return f"{_ratio(result)} ({ends})"
+        return ratio
+    if high >= ANSWERS.times:
+        most = _MOST_TIMES
+        some = [f"at least {low:.2g}"] * (low > 1 / most) + [f"at most {high:.2g}"] * (high < most)
+        both = f"{low:.2g} to {high:.2g}"
+        ends = f"{both if len(some) > 1 else some[0]} times" if some else "no limit is shown"
+    else:
+        ends = " to ".join(_signed(end - 1).removesuffix(" %") for end in (low, high)) + " %"
+    return f"{ratio} ({ends})"
 
 
-def _ratio(result: AbResult) -> str:
-    return "an unknown share" if result.ratio is None else _signed(result.ratio - 1)
+def _ratio(result: AbResult, what: str = "") -> str:
+    ratio = result.ratio
+    if ratio is None:
+        return "an unknown share" + (f" of A's {what}" if what else "")
+    if ratio >= ANSWERS.times:
+        count = f"{ratio:.0f}" if ratio >= 9.95 else f"{ratio:.1f}"  # technical: rounding
+        return f"{count} times A's {what}" if what else f"{count} times as much"
+    if not what:
+        return _signed(ratio - 1)
+    return f"{_signed(ratio - 1).lstrip('+-')} {'less' if ratio < 1 else 'more'} {what} than A"
 
 
 def _signed(share: float) -> str:

@@ -26,7 +26,7 @@ import numpy as np
 from scipy import stats
 
 from critpath.ab.run import block_order
-from critpath.stats.evidence import BlockEvidence, BoundProcess, TailProcess
+from critpath.stats.evidence import BlockEvidence, BoundProcess, TailProcess, settle
 from critpath_record.signals import InheritedState
 from critpath_record.slots import SlotRunner
 
@@ -56,7 +56,15 @@ SERVER_ALONE: Final = "web"  # whose time on a cpu is mostly not its own
 
 def noise(rng: np.random.Generator, runs: int, executions: int) -> np.ndarray[Any, Any]:
     """Log times of a busy machine: slow drift, steps, neighbours, own noise, rare spikes."""
-    slow = np.empty((runs, executions))
+    running, waiting = noise_apart(rng, runs, executions)
+    return running + waiting
+
+
+def noise_apart(
+    rng: np.random.Generator, runs: int, executions: int, neighbours: float = 1.0
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Return the log of time on a cpu, and what waiting adds; `neighbours`: how many times more."""
+    slow, waits = np.empty((runs, executions)), np.empty((runs, executions))
     level = rng.normal(0, 0.06, runs)
     step = rng.normal(0, 0.08, runs)
     busy = rng.random(runs) < 0.4
@@ -65,12 +73,64 @@ def noise(rng: np.random.Generator, runs: int, executions: int) -> np.ndarray[An
         level = 0.97 * level + math.sqrt(1 - 0.97**2) * rng.normal(0, 0.06, runs)
         step = np.where(rng.random(runs) < 1 / 150, rng.normal(0, 0.08, runs), step)
         busy = np.where(busy, rng.random(runs) > 1 / 40, rng.random(runs) < 1 / 60)
-        wait = share * rng.exponential(1.0, runs) * busy
-        slow[:, i] = level + step + np.log1p(wait)
+        waits[:, i] = np.log1p(neighbours * share * rng.exponential(1.0, runs) * busy)
+        slow[:, i] = level + step
     drift = rng.uniform(-0.1, 0.1, (runs, 1)) * np.linspace(0, 1, executions)
     spike = (rng.random((runs, executions)) < 0.01) * (0.3 + rng.pareto(2.0, (runs, executions)))
     own = rng.normal(0, 0.03, (runs, executions))
-    return slow + drift + own + np.log1p(np.minimum(spike, 20.0))
+    return slow + drift + own, waits + np.log1p(np.minimum(spike, 20.0))
+
+
+def simulate_computing(seed: int, factor: float, neighbours: float, repeats: int) -> dict[str, Any]:
+    """Decide by time, and by time and time on a cpu together, of programs that compute.
+
+    Both kinds of time are B's by the same factor, so at a border each may be wrong.
+    """
+    rng = np.random.default_rng(seed)
+    running, waiting = noise_apart(rng, repeats, 4 * BLOCKS, neighbours)
+    logs = [part.reshape(repeats, BLOCKS, 4, 1) for part in (running + waiting, running)]
+    series = [BlockEvidence(0.05, runs=repeats) for _ in logs]
+    verdicts = np.zeros((2, repeats), int)  # by time alone, by either
+    blocks = np.full((2, repeats), BLOCKS)
+    for block in range(BLOCKS):
+        drawn = [block_order(seed + run, block) == "ABBA" for run in range(repeats)]
+        abba = np.array(drawn)[:, None, None]
+        for one, log in zip(series, logs, strict=True):
+            times = 10 * np.exp(log[:, block])
+            outer, inner = times[:, [0, 3]], times[:, 1:3]
+            one.add(np.where(abba, outer, inner), factor * np.where(abba, inner, outer))
+        for row, asked in enumerate((series[:1], series)):
+            fails, passes = (x.any(axis=0) for x in settle(asked, 0.01, either=True))
+            new = (verdicts[row] == 0) & (fails | passes)
+            verdicts[row, new] = np.where(fails, 1, 2)[new]
+            blocks[row, new] = block + 1
+        if verdicts.all():
+            break
+    return {
+        "factor": factor,
+        "neighbours": neighbours,
+        "repeats": repeats,
+        **{
+            name: {
+                "fail": int((verdict == 1).sum()),
+                "pass": int((verdict == 2).sum()),
+                "repeats": repeats,
+                "median": float(np.median(taken)),
+                "p90": float(np.quantile(taken, 0.9)),
+            }
+            for name, verdict, taken in zip(("time", "either"), verdicts, blocks, strict=True)
+        },
+    }
+
+
+def computing_rows(state: Path) -> Iterator[str]:
+    """Yield what is decided of programs that compute, by time alone and by either."""
+    yield "| neighbours | B | by time alone | by time or time on a cpu |"
+    yield "|---|---|---|---|"
+    for row in kept(state, "computing.jsonl"):
+        cells = " | ".join(verdicts(row[name]) for name in ("time", "either"))
+        many = f"{row['neighbours']:g} times as many" if row["neighbours"] > 1 else "as above"
+        yield f"| {many} | {100 * (row['factor'] - 1):+.1f} % | {cells} |"
 
 
 def simulate(seed: int, factor: float, rare: float, repeats: int) -> dict[str, Any]:
@@ -493,6 +553,7 @@ def publish_tables(state: Path) -> None:
     tables = {
         "designs": design_rows(state),
         "simulated": simulated_rows(state),
+        "computing": computing_rows(state),
         "tails": tail_rows(state),
         "sessions": session_rows(state),
         "probes": probe_rows(state),
@@ -521,10 +582,15 @@ def main() -> None:
     if given.what == "simulate":
         n = given.repeats
         cases = [(1 + effect, 0.0) for effect in EFFECTS] + [(1.0, share) for share in RARE]
+        computing = [(1 + effect, many) for many in (1.0, 4.0) for effect in EFFECTS[:-1]]
         tables = {
             "designs": iter(simulate_designs(1, n)),
             "sessions": (simulate_sessions(2, spread, 20 * n) for spread in (0.03, 0.06, 0.12)),
             "tails": (simulate_tail(3, *tail, n // 4) for tail in TAILS),
+            "computing": (
+                simulate_computing(500_000 + 10_000 * number, *case, n)
+                for number, case in enumerate(computing)
+            ),
             "relabelled": relabel(given.state, n // 4),
             "simulated": (
                 simulate(1000 + 10_000 * number, *case, n) for number, case in enumerate(cases)

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import json
+import mmap
+import re
+import signal
 import subprocess
 import sys
 
 import pytest
+
+from critpath.errors import UsageError
+from critpath_record.slots import Counter
 
 
 @pytest.fixture
@@ -41,7 +47,7 @@ def test_a_clear_difference(ab, tmp_path):
     done = ab("--seed", "5", "--slot", "1", "-o", tmp_path / "kept", "--json", tmp_path / "ab.json",
               "--", "sleep", "0.005", "--", "sleep", "0.03")  # fmt: skip
     assert done.returncode == 1, done.stderr
-    assert done.stdout.startswith("SLOWER: B takes +")
+    assert done.stdout.startswith("SLOWER: B takes ")
     assert "seed 5" in done.stdout
     assert "up to 200 blocks" in done.stderr
     document = json.loads((tmp_path / "ab.json").read_text())
@@ -157,6 +163,64 @@ def test_ctrl_c_gives_the_verdict_so_far(tmp_path):
     assert run.returncode == 3
     assert out.startswith("UNDECIDED: after ")
     assert json.loads((tmp_path / "ab.json").read_text())["stopped_by"] == "user"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_from_outside_is_no_verdict_and_leaves_everything_whole(tmp_path, number):
+    command = [sys.executable, "-m", "critpath", "ab", "--trace", "none", "--max-blocks", "100000",
+               "--time", "1h", "--json", str(tmp_path / "ab.json"), "-o", str(tmp_path / "kept"),
+               "-v", "--", "sleep", "0.03", "--", "sleep", "0.031"]  # fmt: skip
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as run:
+        for line in run.stderr:
+            if line.startswith("block 2,"):
+                run.send_signal(number)
+                break
+        out, _ = run.communicate()
+    # As of any program that the signal ends: no gate takes it for an answer.
+    assert run.returncode == 128 + signal.SIGTERM
+    assert "ended by a signal from outside, such as a job's time limit" in out
+    assert "Ctrl-C" not in out
+    document = json.loads((tmp_path / "ab.json").read_text())
+    assert document["stopped_by"] == "signal"
+    assert json.loads((tmp_path / "kept" / "ab.json").read_text()) == document
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["ab.json", "kept"]
+
+
+def test_what_no_processor_counts_is_refused(ab, refused):
+    done = ab("--of", "instructions", "--max-blocks", "1", "--", "true", "--", "true")
+    if done.returncode == 2:
+        assert re.fullmatch(
+            r"critpath: (this machine counts no instructions: a virtual machine often has no "
+            r"counters\n  give --of run \(time on a cpu\), which every machine has|"
+            r"instructions may not be counted here: .*\n  sysctl kernel\.perf_event_paranoid=2, or "
+            r"--of run)\n",
+            done.stderr,
+        )
+    else:  # a machine that counts
+        assert done.returncode in {0, 3}
+    refused("--of", "cycles", "--failures-are-slow", "--", "true", "--", "true")
+
+
+def test_a_counter_counts_what_is_run_and_nothing_of_ours():
+    try:
+        counter = Counter("page faults", (1, 2))  # of those that the kernel itself counts
+    except UsageError as error:
+        pytest.skip(f"perf events: {error.what}")
+    touch = "import sys; b = b'x' * (int(sys.argv[1]) << 20)"
+    found = []
+    for megabytes in (1, 33):
+        counter.take()
+        assert len(b"x" * (64 << 20 | len(found)))
+        script = f'"{sys.executable}" -S -c "{touch}" {megabytes}; true'
+        subprocess.run(["sh", "-c", script], check=True)
+        found.append(counter.take())
+    counter.close()
+    pages = (32 << 20) // mmap.PAGESIZE
+    assert found[0] > 0
+    assert found[1] - found[0] >= min(16, pages)  # huge pages make few of many
+    assert found[1] - found[0] < 1.1 * pages
 
 
 def test_executions_are_labelled_by_what_they_print(ab, tmp_path):

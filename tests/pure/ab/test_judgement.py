@@ -53,9 +53,9 @@ def judged(plan, log, stopped_by="max_blocks"):
 @pytest.mark.parametrize(
     ("options", "verdict", "code", "begins"),
     [
-        ({"factor": 1.1}, "slower", 1, "SLOWER: B takes +"),
+        ({"factor": 1.1}, "slower", 1, "SLOWER: B takes 8"),
         ({"factor": 1.0}, "not_slower", 0, "NOT SLOWER: B typically takes "),
-        ({"factor": 0.8}, "faster", 0, "FASTER: B typically takes -2"),
+        ({"factor": 0.8}, "faster", 0, "FASTER: B typically takes 2"),
         ({"slow": 0.12}, "slower_in_part", 1, "SLOWER IN PART: "),
         ({"noise": 1.0}, "undecided", 3, "UNDECIDED: after 200 blocks "),
     ],
@@ -332,13 +332,91 @@ def test_two_kinds_of_time_share_the_level():
     assert both.e.alarm >= 200
 
 
+def busy_log(blocks, factor, *, sleep=0.0, seed=3):
+    """Return blocks of programs that compute for 10 ms on a busy machine; B may sleep, too."""
+    found = log_of(blocks, factor, noise=0.02)
+    rng = np.random.default_rng(seed)
+    for block in found:
+        waits = rng.exponential(2e7, (4, 1)).astype(int)
+        block.waited = waits.tolist()
+        for slot, (side, wait) in enumerate(zip(block.order, waits[:, 0], strict=True)):
+            block.times[slot][0] += int(wait) + int(sleep * 1e7 * (side == "B"))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("factor", "code", "begins"),
+    [
+        (1.1, 1, r"SLOWER: B takes \d+\.\d % more time on a cpu than A \(\+.* to \+.* %\): "),
+        (1.0, 0, r"NOT SLOWER: B typically takes \d\.\d % (more|less) time on a cpu than A "),
+    ],
+)
+def test_time_on_a_cpu_decides_where_both_compute(factor, code, begins):
+    log = busy_log(60, factor)
+    without = judged(plan_of(), log)
+    assert (without.verdict, without.decided_by) == ("undecided", "time")
+    found = judged(plan_of(computes=True), log)
+    assert (found.exit, found.decided_by, found.stopped_by) == (code, "run", "e")
+    assert re.match(begins, found.sentences[0])
+    assert "time from exec to exit: " in found.sentences[1]
+    assert "nothing is shown; both commands compute" in found.sentences[1]
+    # Either may decide, so each has half of the level.
+    assert max(found.e.alarm, found.e.not_slower) >= 200
+    assert to_json(judge_again(found)) == to_json(found)
+
+
+def test_time_on_a_cpu_does_not_decide_where_b_began_to_sleep():
+    # The warm-up of A and B, say, was before the sleep began.
+    found = judged(plan_of(computes=True), busy_log(60, 1.0, sleep=0.5))
+    assert found.verdict == "undecided"
+    assert found.running.verdict == "not_slower"
+    # Neither does it where nothing is known of waits.
+    log = busy_log(60, 1.0)
+    for block in log:
+        block.waited = []
+    assert judged(plan_of(computes=True), log).verdict == "undecided"
+
+
+def test_instructions_decide_where_they_are_asked_for():
+    log = log_of(40, 1.0, noise=0.5)
+    for block in log:
+        block.counted = [[1_000_000 if side == "A" else 1_060_000] for side in block.order]
+    found = judged(plan_of(of="instructions"), log)
+    assert (found.verdict, found.decided_by, found.exit) == ("slower", "instructions", 1)
+    assert found.sentences[0].startswith("SLOWER: B takes 6.0 % more instructions than A (")
+    assert found.counted.typical.a == 1_000_000
+    assert found.running.verdict == found.time.verdict == "undecided"
+
+
+@pytest.mark.parametrize(
+    ("factor", "says"),
+    [
+        (2.5, r"B takes 2\.5 times A's time \(2\.\d to 2\.\d times\)"),
+        (0.4, r"B typically takes 60\.\d % less time than A \(-6\d\.\d to -5\d\.\d %\)"),
+    ],
+)
+def test_large_changes_are_said_as_compare_says_them(factor, says):
+    assert re.search(says, judged(plan_of(), log_of(60, factor, noise=0.01)).sentences[0])
+
+
+def test_a_limit_that_says_nothing_is_not_written():
+    for blocks, factor, noise, says in (
+        (15, 1.0, 2.0, "(no limit is shown)"),
+        (30, 1.0, 3.0, "(at most 5.6 times)"),
+        (14, 3.0, 1.2, "(at least 0.62 times)"),
+    ):
+        wide = judged(plan_of(max_blocks=blocks), log_of(blocks, factor, noise=noise))
+        assert says in wide.sentences[0]
+        assert "--until" not in wide.sentences[0]
+
+
 # The loop itself, with slots that are made up.
 
 
 class MadeUp:
     """Slots whose times are drawn: what the loop asks for is noted."""
 
-    interrupted = False
+    interrupted, ended_by = False, 0
 
     def __init__(self, *, equal=False, factor=1.0):
         self.rng, self.equal, self.factor = np.random.default_rng(4), equal, factor
@@ -389,6 +467,31 @@ def test_a_clock_that_is_too_coarse_doubles_the_executions_of_a_slot():
     assert document.slot == 4
     document, _ = compared(MadeUp(equal=True), of="time", max_blocks=1)
     assert document.slot == 2
+
+
+@pytest.mark.parametrize(("sleeps", "computes"), [(0.0, True), (0.3, False)])
+def test_the_warm_up_tells_whether_both_compute(sleeps, computes):
+    class Busy(MadeUp):
+        def run_block(self, order, executions):
+            block = super().run_block(order, executions)
+            # The first execution of A reads from a disk; it is not held against A.
+            waits = [0, 5_000_000, 9_000_000, 1_000_000]
+            block.waited = [[wait] * executions for wait in waits]
+            more = [9e7 if len(self.asked) == 1 else 0, 0, 0, 0]
+            block.times = [
+                [int(t * (1 + sleeps)) + wait + int(late) for t in slot]
+                for slot, wait, late in zip(block.run, waits, more, strict=True)
+            ]
+            return block
+
+    document, _ = compared(Busy(factor=1.2), max_blocks=1)
+    assert document.computes is computes
+
+
+def test_what_is_announced_is_no_longer_than_the_time():
+    for time, says in ((3.0, "up to about 37 blocks, 3.00 s"), (100.0, "up to 200 blocks, 16")):
+        _, said = compared(MadeUp(), time=time, max_blocks=200)
+        assert said.lines[0].startswith(says), said.lines
 
 
 def test_nothing_begins_after_the_time(monkeypatch):
