@@ -12,5 +12,6 @@ if TYPE_CHECKING:
         compare_commands,
         judge_again,
     )
+    from critpath.ab.trend import Answer, Named, find_trend
 else:
     __getattr__ = hand_on(__name__)

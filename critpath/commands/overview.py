@@ -28,6 +28,7 @@ GROUPS: Final[dict[str, dict[str, str]]] = {
         "ab": "run two commands in turns until it is shown which is slower",
         "bisect": "find the git revision since which a command is slower",
         "calibrate": "say how often healthy sets alarm, and what would be seen",
+        "trend": "say since which commit CI's kept answers are slower",
         "baseline": "keep what is normal in a small file, for compare",
     },
     "data": {
@@ -69,10 +70,7 @@ HABITS: Final = {
 }
 
 DESCRIPTION: Final = "Tells why a program became slower, from the kernel's scheduling events."
-EPILOG: Final = (
-    "Exit codes: 0 no anomaly, 1 anomaly, 2 usage, 3 inconclusive, "
-    "4 unreadable input, 125 critpath's own failure."
-)
+EPILOG: Final = "Exit codes: 0 ok, 1 anomaly, 2 usage, 3 inconclusive, 4 unreadable, 125 a bug"
 QUIET: Final = "no warnings, no progress, no hints on stderr"
 CONFIG: Final = "settings from this file"
 SHOW_CONFIG: Final = "print every setting's value and origin, and do nothing"

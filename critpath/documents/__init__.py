@@ -80,6 +80,7 @@ from critpath.documents.pictures import (
 )
 from critpath.documents.requests import REQUESTS_FORMAT, RequestsDocument
 from critpath.documents.signatures import SIGNATURE_FORMAT, SignatureDocument
+from critpath.documents.trend import TREND_FORMAT, TrendDocument
 from critpath.schema.causes import Doing
 from critpath.schema.notes import SignKind
 
@@ -706,6 +707,13 @@ class AbBlock(Part):
     times: Annotated[list[list[int]], doc("per slot, time of every execution, exec to exit (ns)")]
     run: Annotated[list[list[int]], doc("per slot, time on a cpu of every execution (ns)")]
     failed: Annotated[list[int], doc("per slot, executions that failed; [] if none did")] = []
+    waited: Annotated[
+        list[list[int]],
+        doc("per slot, how long the command waited for a cpu (ns); [] where that is not known"),
+    ] = []
+    counted: Annotated[
+        list[list[int]], doc("per slot, instructions or cycles, where these decide")
+    ] = []
     labels: Annotated[
         list[list[str]], doc("per slot, the kind of every execution; [] where none is known")
     ] = []
@@ -801,7 +809,10 @@ class AbPlan(Part, kw_only=True):
     alpha: Annotated[Number, doc("chance of a wrong alarm, and of a wrong pass")]
     seed: Annotated[int, doc("of the order of the slots; the analysis has none")]
     statistic: Annotated[Literal["geo", "mean", "min"], doc("what a block's times come to")]
-    of: Annotated[Literal["time", "run", "both"], doc("which time decides")]
+    of: Annotated[
+        Literal["time", "run", "both", "instructions", "cycles"],
+        doc("what decides: time, time on a cpu (run), both, or what a processor counts"),
+    ]
     tails: Annotated[list[Number], doc("quantiles that are watched")]
     asked_tails: Annotated[list[Number], doc("those that were asked for")]
     slot: Annotated[int, doc("executions of a slot")]
@@ -811,6 +822,10 @@ class AbPlan(Part, kw_only=True):
         bool, doc("every block was recorded: the verdict is of the program with tracing")
     ] = False
     skip_first: Annotated[bool, doc("the first execution of each slot does not count")] = False
+    computes: Annotated[
+        bool,
+        doc("with `of` time: both compute by the warm-up, so time on a cpu may decide as well"),
+    ] = False
 
 
 class AbDocument(AbPlan, kw_only=True):
@@ -837,6 +852,12 @@ class AbDocument(AbPlan, kw_only=True):
     tail: Annotated[list[AbTail], doc("as of the time that decides")]
     time: Annotated[AbResult, doc("of the time from exec to exit")]
     running: Annotated[AbResult, doc("of the time on a cpu")]
+    counted: Annotated[
+        AbResult | None, doc("of instructions or cycles, where these decide (typical: how many)")
+    ] = None
+    decided_by: Annotated[
+        Literal["time", "run", "instructions", "cycles"], doc("what the verdict rests on")
+    ] = "time"
     labels: Annotated[dict[str, AbResult], doc("by kind of execution, of the time that decides")]
     by_evidence: Annotated[
         list[str], doc("kinds that e-BH rejects at alpha, the strongest evidence first")
@@ -845,7 +866,8 @@ class AbDocument(AbPlan, kw_only=True):
     machine: Annotated[AbMachine, doc("what the machine did meanwhile")]
     spent_s: Annotated[Number, doc("seconds that the blocks took")]
     stopped_by: Annotated[
-        Literal["e", "max_blocks", "time", "user", "invalid"], doc("why it ended")
+        Literal["e", "max_blocks", "time", "user", "signal", "invalid"],
+        doc("why it ended: user is Ctrl-C, signal SIGTERM and its like"),
     ]
     cause: Annotated[AbCause | None, doc("what blocks recorded afterwards say of why")]
     block_log: Annotated[list[AbBlock], doc("every block; all of the above follows from it")]
@@ -863,6 +885,7 @@ Document = (
     | KnownDocument
     | CheckDocument
     | IncidentDocument
+    | TrendDocument
 )
 TYPES: Final[dict[str, type[Document]]] = {
     COMPARISON_FORMAT: ComparisonDocument,
@@ -876,4 +899,5 @@ TYPES: Final[dict[str, type[Document]]] = {
     KNOWN_FORMAT: KnownDocument,
     CHECK_FORMAT: CheckDocument,
     INCIDENT_FORMAT: IncidentDocument,
+    TREND_FORMAT: TrendDocument,
 }

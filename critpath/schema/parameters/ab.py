@@ -74,6 +74,23 @@ class Evidence(Group, name="evidence"):
 EVIDENCE: Final = Evidence()
 
 
+class Trends(Group, name="trends"):
+    """Where a series of commits changes."""
+
+    level = Parameter(0.01, "p", "up to which a change is one", CUSTOM)
+    least = Parameter(2, "commits", "between two changes: of one there is no spread", SIGHT)
+    permutations = Parameter(499, "permutations", "of a test", COST)
+    enough = Parameter(
+        10,
+        "commits",
+        "with fewer hardly a change can reach the level",
+        Derived("choices of one half of them, above 1 / level with both signs"),
+    )
+
+
+TRENDS: Final = Trends()
+
+
 class Alike(Group, name="alike"):
     """Whether two sets were asked for the same."""
 

@@ -23,6 +23,7 @@ from critpath.documents.incidents import INCIDENT_FORMAT
 from critpath.documents.known import CHECK_FORMAT, KNOWN_FORMAT
 from critpath.documents.requests import REQUESTS_FORMAT
 from critpath.documents.signatures import SIGNATURE_FORMAT
+from critpath.documents.trend import TREND_FORMAT
 from critpath.errors import UnreadableError
 from critpath.explore.questions import explore
 from critpath.report.ci.as_github import annotate
@@ -208,6 +209,16 @@ def incident():
     return {**found, "dump": {"path": "/a", "bytes": 1}, "page": "page.html"}
 
 
+def trend():
+    """A commit after another, slower."""
+    ends = {"levels": [1.0, 1.5], "intervals": [[0.9, 1.1], [None, None]]}
+    change = {"commit": "b", "at": 1, "before": 1.0, "after": 1.5, "p": 0.01}
+    commit = {"when": "", "base": "", "verdict": "ok", "exit": 0, "sentence": ""}
+    found = {"format": TREND_FORMAT, "version": "1", "verdict": "slower", "exit": 1}
+    found |= {"lines": ["SLOWER SINCE b: ..."], "commits": [commit | {"name": n} for n in "ab"]}
+    return found | {"series": [{"kind": "", **ends, "changes": [change]}]}
+
+
 @pytest.fixture(scope="module")
 def documents(factory, load):
     comparison = factory.comparison(columns=8, normals=3, samples=2, anomalous=1)
@@ -222,7 +233,7 @@ def documents(factory, load):
         document["format"]: document
         for document in [
             *(*found, calibration(), clocks(), requests(), signature()),
-            *(known_answer(), known_check(), incident()),
+            *(known_answer(), known_check(), incident(), trend()),
         ]
     }
 
