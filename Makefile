@@ -4,19 +4,19 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(abspath $(VENV))/bin
 INSTALLED = $(abspath $(VENV))/installed
-# Everywhere: an editable install rebuilds changed native modules on import, with the
-# tools that stand there.
+# The tools that Meson and Ninja start stand there.
 export PATH := $(BIN):$(PATH)
 # Compiling every module anew costs each suite some twenty seconds.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: evaluation-night evaluation-overhead evaluation-healthy evaluation-weather check-evaluation ab-tables help demo test test-pure test-process test-kernel test-guest test-guest-short test-all test-deep test-versions nightly fuzz mutations mutants wheel bench evaluation evaluation-services evaluation-requests evaluation-hosts evaluation-smco lint build installed docs site screenshots tutorial clean python packages packages-test packages-guest packages-fuzz
+.PHONY: evaluation-night evaluation-overhead evaluation-healthy evaluation-weather check-evaluation ab-tables help demo test test-pure test-process test-kernel test-guest test-guest-short test-all test-deep test-versions nightly fuzz mutations mutants wheels bench evaluation evaluation-services evaluation-requests evaluation-hosts evaluation-smco lint build installed docs site screenshots tutorial clean python packages packages-test packages-guest packages-fuzz packages-wheels
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: installed ## find a fault, recorded here where that is possible; writes critpath-demo/report.html
+demo: ## find a fault, recorded here where that is possible; writes critpath-demo/report.html
+	@$(MAKE) --no-print-directory --jobs 2 $(INSTALLED)/built
 	$(INSTALLED)/bin/critpath demo critpath-demo
 
 # PYTEST_OPTIONS= gives one process, and whatever else pytest is to be called with.
@@ -55,8 +55,15 @@ NIGHTLY ?=
 nightly: ## what takes hours: fresh seeds, the whole guest, fuzzing, changed code; writes a report
 	@bash .ci/nightly critpath-nightly $(NIGHTLY)
 
-wheel: $(VENV)/ready ## dist/: the source distribution and a wheel, which needs no compiler
-	@sh .ci/wheel dist $(BIN)/python
+# Debian's releases whose Python tests a wheel beside those that are here, and processors.
+ELSEWHERE ?= bookworm-aarch64 sid-x86_64
+ELSEWHERE_TESTS ?=
+wheels: $(VENV)/tools packages-wheels ## dist/: the source distribution, and a wheel for each processor, tested
+	$(BIN)/pip install --quiet --group wheel
+	@sh .ci/wheels dist $(BIN)/python
+	@for place in $(ELSEWHERE); do \
+	  sh .ci/elsewhere $(VENV)/elsewhere $(BIN)/python $(CURDIR)/dist "$${place%-*}" "$${place##*-}" $(ELSEWHERE_TESTS) || exit 1; \
+	done
 
 # An hour for each target; FUZZ_TARGETS names some of metadata, streams, saved, sockets, stacks.
 FUZZ_SECONDS ?= 3600
@@ -167,7 +174,7 @@ lint: $(VENV)/ready ## ruff and mypy --strict, and what a reviewer should look a
 
 build: $(VENV)/built ## the virtual environment .venv, with critpath in it, editable
 
-installed: $(INSTALLED)/built ## an ordinary installation, which is what the tests test
+installed: $(VENV)/ready $(INSTALLED)/built ## an ordinary installation, which is what the tests test
 
 docs: build packages-test ## renew what README.md and docs/ show of critpath
 	$(BIN)/python docs/renew.py
@@ -201,53 +208,69 @@ packages-test: python | $(VENV)/ready
 packages-guest: python
 	@PYTHON="$(PYTHON)" sh .ci/packages guest
 
+packages-wheels: python
+	@PYTHON="$(PYTHON)" sh .ci/packages wheels
+
 packages-fuzz: python
 	@PYTHON="$(PYTHON)" sh .ci/packages fuzz
 
-$(VENV)/ready: pyproject.toml .ci/requirements | packages
+# What builds; what runs; all that development needs.  `make demo` has only the first two, and
+# compiles while the second is fetched.
+$(VENV)/tools: pyproject.toml | packages
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade "pip>=25.1"
+	$(BIN)/pip install --quiet --group build
+	touch $@
+
+$(VENV)/libraries: $(VENV)/tools .ci/requirements
 	$(PYTHON) .ci/requirements > $(VENV)/requirements
+	$(BIN)/pip install --quiet --requirement $(VENV)/requirements
+	touch $@
+
+$(VENV)/ready: $(VENV)/libraries
 	$(BIN)/pip install --quiet --group dev --requirement $(VENV)/requirements
 	touch $@
 
-# An editable install records the commands that rebuild a changed native module, so the
-# Cython compiler is named by its place: it is found without .venv/bin on PATH.
-$(VENV)/native.ini: | $(VENV)/ready
+# The Cython compiler is named by its place: it is found without .venv/bin on PATH.
+$(VENV)/native.ini: | $(VENV)/tools
 	rm -rf build
 	printf "[binaries]\ncython = '%s'\n" "$(BIN)/cython" > $@
 
 # Meson lists the sources when it configures: the directories are prerequisites, as a new
 # or deleted file changes its directory's time.
-DIRECTORIES = $(shell find critpath marks/critpath_marks fixtures/lttng-guest lttng-sessions -type d ! -name __pycache__)
-SOURCES = $(shell find critpath marks/critpath_marks fixtures/lttng-guest lttng-sessions -type f ! -name '*.pyc')
-# A wheel and an editable install share one build directory: a native module is compiled once,
-# and after a change of one `.pyx` only that.
+DIRECTORIES = $(shell find critpath critpath_record marks/critpath_marks fixtures/lttng-guest lttng-sessions -type d ! -name __pycache__)
+SOURCES = $(shell find critpath critpath_record marks/critpath_marks fixtures/lttng-guest lttng-sessions -type f ! -name '*.pyc')
+# Both installations share one build directory: a native module is compiled once, and after a
+# change of one `.pyx` only that.
 MESON = --config-settings=build-dir=build/native \
   --config-settings=setup-args=--native-file=$(abspath $(VENV)/native.ini)
+MESON_BUILD = meson.build $(wildcard */meson.build)
 
-$(VENV)/built: $(VENV)/ready $(VENV)/native.ini meson.build critpath/meson.build marks/meson.build $(DIRECTORIES) $(filter %.pyx,$(SOURCES))
+# To work on it: each file is a link to its source, so nothing is built or looked for at a start.
+$(VENV)/built: $(VENV)/ready $(VENV)/native.ini $(MESON_BUILD) $(DIRECTORIES) $(filter %.pyx %.pxi %.c,$(SOURCES))
 	$(BIN)/pip uninstall -qq --yes critpath  # had the files once
-	$(BIN)/pip install --quiet --no-build-isolation --editable . $(MESON)
+	$(BIN)/pip install --quiet --no-deps --no-build-isolation --force-reinstall . $(MESON)
+	$(BIN)/python tools/link_sources.py build/native
 	touch $@
 
-# Tests start thousands of processes.  One that imports an editable critpath first has Ninja
-# look for work, and Python compile every module again, as that loader saves no bytecode.  So
-# they have an environment of their own, which sees what .venv has.
-$(INSTALLED)/pyvenv.cfg: $(VENV)/ready
+# What tests and demos start is an ordinary installation, in an environment of its own, which
+# sees what .venv has.
+$(INSTALLED)/pyvenv.cfg: $(VENV)/tools
 	$(PYTHON) -m venv --without-pip $(INSTALLED)
 	$(BIN)/python -c 'from sysconfig import get_path as p; print(p("purelib"), p("platlib"), sep="\n")' \
 	  > "$$($(INSTALLED)/bin/python -c 'from sysconfig import get_path; print(get_path("purelib"))')/dev.pth"
 	ln -sfn ../peers $(INSTALLED)/peers
 	touch $@
 
-# What all suites test, demos show and versions install, made once.
-$(VENV)/wheel/made: $(VENV)/native.ini pyproject.toml meson.build marks/meson.build $(DIRECTORIES) $(SOURCES)
+# What all suites test, demos show and versions install, made once.  Meson-python names the Python
+# that builds; it serves every one from 3.11 on, of which it uses the limited API (meson.build).
+$(VENV)/wheel/made: $(VENV)/native.ini pyproject.toml $(MESON_BUILD) $(DIRECTORIES) $(SOURCES)
 	rm -rf $(@D)
 	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir $(@D) . $(MESON)
+	$(BIN)/python -m wheel tags --remove --python-tag cp311 $(@D)/*.whl >/dev/null
 	touch $@
 
-$(INSTALLED)/built: $(VENV)/wheel/made $(INSTALLED)/pyvenv.cfg
+$(INSTALLED)/built: $(VENV)/wheel/made $(INSTALLED)/pyvenv.cfg $(VENV)/libraries
 	$(BIN)/pip --python $(INSTALLED)/bin/python uninstall -qq --yes critpath  # had the files once
 	$(BIN)/pip --python $(INSTALLED)/bin/python install --quiet --no-deps --force-reinstall $(VENV)/wheel/*.whl
 	touch $@

@@ -8,11 +8,11 @@ less memory to touch, which costs more than the packing.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Final
+from weakref import ref
 
 import numpy as np
 
@@ -234,25 +234,40 @@ _LINE: Final = 64  # technical: of the cache
 # technical: pieces that are kept from one recording to the next.
 _KEPT: Final = 4
 
-_pieces: Final[list[U8]] = []
+
+
+class _Memory:
+    """Lends an array, again when nobody has it or a part of it any more."""
+
+    def __init__(self, array: U8) -> None:
+        self._array = array
+        self._lent: Callable[[], U8 | None] = lambda: None
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    def find_lent(self) -> U8 | None:
+        """Return what is lent, if somebody has it or a part of it."""
+        return self._lent()
+
+    def lend(self) -> U8:
+        """Return the whole array."""
+        # numpy has a part of a part refer to the first array of the chain: this one, as what is
+        # below it is no array.
+        lent = np.frombuffer(memoryview(self._array), np.uint8)
+        self._lent = ref(lent)
+        return lent
+
+
+_pieces: Final[list[_Memory]] = []
 _choosing: Final = Lock()
 
 
-def _find_unreferenced(arrays: list[U8], size: int) -> U8 | None:
-    """Return an array of at least a size that has no other reference."""
-    for place in range(len(arrays)):
-        # Named by the list, and by the call.
-        if sys.getrefcount(arrays[place]) == _ALONE and len(arrays[place]) >= size:
-            return arrays[place]
+def _find_free(memories: list[_Memory], size: int) -> _Memory | None:
+    for memory in memories:
+        if len(memory) >= size and memory.find_lent() is None:
+            return memory
     return None
-
-
-def _alone() -> int:
-    arrays = [np.empty(0, np.uint8)]
-    return sys.getrefcount(arrays[0])
-
-
-_ALONE: Final = _alone()
 
 
 class BlockArena:
@@ -262,54 +277,50 @@ class BlockArena:
     """
 
     def __init__(self) -> None:
-        self._piece: U8 = np.empty(0, np.uint8)
+        self._piece = _Memory(np.empty(0, np.uint8))
         self._used = 0
-        # The references of a piece none of whose parts is in use.
-        self._alone = sys.getrefcount(self._piece)
 
     def take(self, size: int) -> U8:
         """Return some bytes, aligned for any column."""
-        if sys.getrefcount(self._piece) == self._alone:
+        lent = self._piece.find_lent()
+        if lent is None:
             self._used = 0
         if self._used + size > len(self._piece):
             if size > _PIECE // 4:
                 return np.empty(size, np.uint8)
             self._begin()
-        taken = self._piece[self._used : self._used + size]
+            lent = None
+        if lent is None:
+            lent = self._piece.lend()
+        taken = lent[self._used : self._used + size]
         self._used += -(-size // _LINE) * _LINE
         return taken
 
     def _begin(self) -> None:
         """Begin another piece: a free one of an earlier recording, or a new one."""
         with _choosing:
-            piece = _find_unreferenced(_pieces, _PIECE)
+            piece = _find_free(_pieces, _PIECE)
             if piece is None:
-                piece = np.empty(_PIECE, np.uint8)
+                piece = _Memory(np.empty(_PIECE, np.uint8))
                 if len(_pieces) < _KEPT:
                     _pieces.append(piece)
-            self._piece = piece
-        del piece
+            self._piece = _Memory(piece.lend())
         self._used = 0
-        self._alone = sys.getrefcount(self._piece)
 
 
 class BufferPool:
     """Hands out memory that is needed for a short time."""
 
     def __init__(self) -> None:
-        self._arrays: list[U8] = []
+        self._memories: list[_Memory] = []
 
     def take(self, size: int) -> U8:
         """Return some bytes, aligned for any column."""
-        array = _find_unreferenced(self._arrays, size)
-        if array is None:
+        memory = _find_free(self._memories, size)
+        if memory is None:
             # Those that are free are too small.
-            self._arrays = [
-                self._arrays[place]
-                for place in range(len(self._arrays))
-                if sys.getrefcount(self._arrays[place]) != _ALONE
-            ]
+            self._memories = [m for m in self._memories if m.find_lent() is not None]
             # Somewhat larger: the next will be about as large.
-            array = np.empty(size + size // 4 + _LINE, np.uint8)
-            self._arrays.append(array)
-        return array[:size]
+            memory = _Memory(np.empty(size + size // 4 + _LINE, np.uint8))
+            self._memories.append(memory)
+        return memory.lend()[:size]

@@ -50,6 +50,7 @@ MODULES: Final = (
 # array is for AddressSanitizer.
 FLAGS: Final = (
     *("-O1", "-gline-tables-only", "-fno-omit-frame-pointer", "-w"),
+    "-DPy_LIMITED_API=0x030b0000",
     *("-std=c11", "-ffp-contract=off", "-fno-strict-aliasing"),
     "-fsanitize=address,undefined,fuzzer-no-link",
     "-fno-sanitize=alignment,pointer-overflow",
@@ -65,7 +66,7 @@ ATHERIS: Final = "atheris==3.0.0"
 def environment() -> Path:
     """Return the interpreter of an environment with atheris and what `.venv` has.
 
-    Without `.venv` itself: its loader of the editable install would find critpath first.
+    Without `.venv` itself, whose critpath would be found first.
     """
     home = PLACE / "atheris"
     python = home / "bin" / "python"
@@ -89,7 +90,8 @@ def preloaded(python: Path) -> Path:
     return found
 
 
-_SUFFIX: Final = str(sysconfig.get_config_var("EXT_SUFFIX"))
+# The limited API (meson.build).
+_SUFFIX: Final = ".abi3.so"
 
 
 def _made_by_cython(module: str) -> Path:
@@ -113,10 +115,12 @@ def _copy(source: Path, target: Path) -> None:
 def _as_it_is(library: Path) -> None:
     """Copy a native module that only works with what others have checked."""
     name = library.name.removesuffix(_SUFFIX)
-    [source] = (ROOT / "critpath").rglob(f"{name}.pyx")
-    module = str(source.relative_to(ROOT / "critpath").with_suffix(""))
-    if module not in MODULES:
-        _copy(library, PLACE / "critpath" / f"{module}{_SUFFIX}")
+    if name == "_cyutility":
+        _copy(library, PLACE / "critpath" / library.name)
+    for source in (ROOT / "critpath").rglob(f"{name}.pyx"):
+        module = str(source.relative_to(ROOT / "critpath").with_suffix(""))
+        if module not in MODULES:
+            _copy(library, PLACE / "critpath" / f"{module}{_SUFFIX}")
 
 
 def _compile(module: str) -> None:
