@@ -55,10 +55,7 @@ class ProfileEvents:
 
 def profile_directory() -> Traversable:
     """Return where the profiles are installed."""
-    installed = importlib.resources.files("critpath") / "lttng-sessions"
-    # An editable install may know the directory by its files only.
-    beside = Path(__file__).resolve().parents[1] / "lttng-sessions"
-    return beside if not installed.is_dir() and beside.is_dir() else installed
+    return importlib.resources.files("critpath") / "lttng-sessions"
 
 
 def profile_names() -> tuple[str, ...]:

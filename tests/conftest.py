@@ -274,7 +274,7 @@ def critpath_process(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., 
     elsewhere = tmp_path_factory.mktemp("nowhere")
 
     def run(*arguments: object, cwd: Path = elsewhere, **environment: str) -> Completed:
-        # An editable install may build on import, with the tools next to this Python.
+        # What stands next to this Python is found first.
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
         return subprocess.run(
             [sys.executable, "-m", "critpath", *map(str, arguments)],

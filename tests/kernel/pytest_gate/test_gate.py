@@ -20,7 +20,7 @@ def test_a_real_program_that_sleeps_since_its_baseline_is_red(pytester, monkeypa
     """30 ms in each run; that an equal recording is green needs a quiet machine."""
     if preflight.doctor(Path.cwd()).recorder is None:
         pytest.skip("this machine may not record")
-    # An editable install may build on import, with the tools next to this Python.
+    # What stands next to this Python is found first.
     first = str(Path(sys.executable).parent)
     monkeypatch.setenv("PATH", os.pathsep.join([first, os.environ["PATH"]]))
     app = pytester.path / "app"

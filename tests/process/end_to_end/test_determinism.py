@@ -168,7 +168,7 @@ def outputs(guest, tmp_path_factory):
         }
         for name in ("GITHUB_STEP_SUMMARY", "GITHUB_OUTPUT"):
             environment[name] = str(place / name)
-        # An editable install may build on import, with the tools next to this Python.
+        # What stands next to this Python is found first.
         path = [str(Path(sys.executable).parent), os.environ.get("PATH", "")]
         child = subprocess.run(
             [sys.executable, "-c", DRIVER, json.dumps(argv)],

@@ -68,7 +68,7 @@ def recordings(extracted, tmp_path_factory):
 @pytest.fixture
 def project(pytester, recordings, monkeypatch):
     """A directory with the recordings, and a way to run one test that is given as text."""
-    # An editable install may build on import, with the tools next to this Python.
+    # What stands next to this Python is found first.
     first = str(Path(sys.executable).parent)
     monkeypatch.setenv("PATH", os.pathsep.join([first, os.environ["PATH"]]))
     # Where these are set, pytest does not cut the lines of its summary: it prints all twice.
