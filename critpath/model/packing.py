@@ -235,7 +235,6 @@ _LINE: Final = 64  # technical: of the cache
 _KEPT: Final = 4
 
 
-
 class _Memory:
     """Lends an array, again when nobody has it or a part of it any more."""
 
