@@ -7,8 +7,8 @@ from libc.string cimport memcpy
 cdef extern from "Python.h":
     bytes PyBytes_FromStringAndSize(const char *of, Py_ssize_t size)
     object PyUnicode_DecodeASCII(const char *of, Py_ssize_t size, const char *errors)
-    char *PyBytes_AS_STRING(object text)
-    Py_ssize_t PyBytes_GET_SIZE(object text)
+    char *PyBytes_AsString(object text)
+    Py_ssize_t PyBytes_Size(object text)
 
 cdef enum:
     DIGITS = 20  # of a number at most, with its sign
@@ -65,9 +65,9 @@ def join_segments(const int64_t[::1] begin, const int64_t[::1] end, const int64_
     cdef int digits = 0
     cdef bytes text, joined
     for i in range(count):
-        size += MOST + PyBytes_GET_SIZE(texts[kind[i]])
+        size += MOST + PyBytes_Size(texts[kind[i]])
     joined = PyBytes_FromStringAndSize(NULL, size)
-    first = to = PyBytes_AS_STRING(joined)
+    first = to = PyBytes_AsString(joined)
     for i in range(count):
         if i:
             memcpy(to, b', ', 2)
@@ -83,6 +83,6 @@ def join_segments(const int64_t[::1] begin, const int64_t[::1] end, const int64_
         to += 9 + digits
         memcpy(to, b', ', 2)
         text = texts[kind[i]]
-        memcpy(to + 2, PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text))
-        to += 2 + PyBytes_GET_SIZE(text)
+        memcpy(to + 2, PyBytes_AsString(text), PyBytes_Size(text))
+        to += 2 + PyBytes_Size(text)
     return PyUnicode_DecodeASCII(first, to - first, NULL)
