@@ -253,7 +253,7 @@ class _Memory:
         """Return the whole array."""
         # numpy has a part of a part refer to the first array of the chain: this one, as what is
         # below it is no array.
-        lent = np.frombuffer(memoryview(self._array), np.uint8)
+        lent = np.frombuffer(self._array.data, np.uint8)
         self._lent = ref(lent)
         return lent
 
