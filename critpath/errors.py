@@ -92,3 +92,22 @@ class InconclusiveError(CritpathError):
     """The input is readable but cannot support an answer (exit 3)."""
 
     exit_code = EXIT_INCONCLUSIVE
+
+
+# Where sudo looks for programs on most systems: not where a virtual environment has its own.
+_SUDO_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def with_sudo(line: str) -> str:
+    """Return how ``critpath LINE`` is typed to be root's, also from a virtual environment.
+
+    sudo has a PATH of its own, in which such a ``critpath`` is not found.
+    """
+    import shutil  # noqa: PLC0415 - for a message only
+    import sys  # noqa: PLC0415 - as above
+
+    if shutil.which("critpath", path=_SUDO_PATH):
+        return f"sudo critpath {line}"
+    if shutil.which("critpath"):
+        return f'sudo env "PATH=$PATH" critpath {line}'
+    return f"sudo {sys.executable} -P -m critpath {line}"

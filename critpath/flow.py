@@ -234,6 +234,22 @@ def replay_chosen(
         yield _Chosen(found.pop(), choice, asked, budget)
 
 
+def time_runs(path: Path) -> list[int]:
+    """Return how long the runs of a recorded command took (ns), as `compare` takes them.
+
+    From the exec to the exit, as the kernel says: what starts a run, and notices that it has
+    ended, takes a millisecond more.
+    """
+    recording = read.Recording(path)
+    manifest = recording.manifest
+    process = executions.parse_specification("process")
+    events = timeline.RecordingOpener(recording, read.KERNEL_EVENTS, "auto").read_for(process)
+    found = executions.find_executions(
+        events, process, runs=manifest.runs, interleaved=bool(manifest.interleaved)
+    )
+    return [int(took) for took in found.end - found.begin]
+
+
 def inspect_recording(path: Path, reader: str = "auto") -> tuple[Events, Manifest, tuple[str, ...]]:
     """Read a recording to its end, to say what of it is missing.
 

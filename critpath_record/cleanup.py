@@ -17,7 +17,7 @@ from itertools import repeat
 from pathlib import Path
 from typing import Final
 
-from critpath.errors import CritpathError, UnreadableError
+from critpath.errors import CritpathError, UnreadableError, with_sudo
 from critpath.model import MANIFEST
 from critpath.model.recording import RECORDING
 from critpath.units import plural
@@ -238,7 +238,7 @@ def _terminate(pid: int, started: int) -> None:
     except PermissionError:
         raise CritpathError(
             f"process {pid} of a dead recording belongs to another user",
-            "sudo critpath doctor --clean",
+            with_sudo("doctor --clean"),
         ) from None
     finally:
         os.close(handle)

@@ -28,6 +28,7 @@ from critpath.model.recording import (
     RECORDING,
     Chosen,
 )
+from critpath.schema.ways import REQUESTS, SOCKETS
 from critpath.units import plural
 from critpath.untrusted import load_json, read_regular
 from critpath_record.dirfd import write_whole
@@ -118,7 +119,8 @@ def complete_manifests(
         for name in recorded.beside if directory != first else ():
             shutil.copyfile(first / name, directory / name)
         facts = {**manifest.recorder, **recorded.facts}
-        done.append(replace(manifest, recorder=facts, **changes))
+        finished = replace(manifest, recorder=facts, **changes)
+        done.append(replace(finished, execution=find_execution(finished)))
         try:
             write_manifest(directory, done[-1])
         except OSError as error:
@@ -129,6 +131,19 @@ def complete_manifests(
         with contextlib.suppress(OSError):
             (directory / RUNS).unlink()
     return done
+
+
+def find_execution(manifest: Manifest) -> str:
+    """Return what executions of a finished recording are: requests where sockets tell of them.
+
+    Not where a command or its maker says what they are, nor where programs have marked some, nor
+    of a flight's dump: whether it is of marks its trigger says.
+    """
+    if manifest.execution or manifest.trigger:
+        return manifest.execution
+    way, marks = manifest.recorder.get("requests"), manifest.recorder.get("marks")
+    asked = way == SOCKETS or (way and manifest.profile == REQUESTS)
+    return REQUESTS if asked and not marks else ""
 
 
 _MOST_CUT: Final = 0.01  # of those that were chosen

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
 SUFFIX: Final = ".lttng"
+MINIMAL: Final = "minimal"
 _LARGEST: Final = 1 << 20  # bytes of a session file; LTTng's own are a few thousand
 # A processing instruction: what follows is for tracers that lack one of the events it names.
 WITHOUT: Final = "critpath-without"

@@ -149,6 +149,7 @@ class RecordRequest:
     timeout: float = 0.0  # seconds a run may last, 0 for no limit
     duration: float = 0.0  # seconds to record the whole machine, 0 until a signal
     recorder: str = "auto"  # ``auto`` or a name of `critpath_record.recorder.RECORDERS`
+    # "" for `requests` where servers listen and the machine is recorded, else `minimal`.
     profile: str = "minimal"
     execution: str = ""  # for the manifest; "" for the obvious one
     container: str = ""  # name of a container, "" for none

@@ -25,7 +25,14 @@ from critpath.model.recording import COUNTS, INTERRUPTED, NORMAL, RECORDING, SAM
 from critpath_marks.sessions import owner_of
 from critpath_record.dirfd import is_proc_fd_path, open_dir, proc_fd_path, restore_name_in_error
 from critpath_record.identity import is_dead_session
-from critpath_record.manifests import RUNS, link_beside, read_manifest, read_runs, write_manifest
+from critpath_record.manifests import (
+    RUNS,
+    find_execution,
+    link_beside,
+    read_manifest,
+    read_runs,
+    write_manifest,
+)
 from critpath_record.output import is_recording
 from critpath_record.recorder import BESIDE, RECORDERS, TRACE, Leftover
 from critpath_record.registry import Entry, read_entries, unregister
@@ -235,6 +242,7 @@ def _complete_manifest(
         recorder={**manifest.recorder, **recorded.facts},
         warnings=tuple(dict.fromkeys((*manifest.warnings, note, *recorded.warnings))),
     )
+    manifest = replace(manifest, execution=find_execution(manifest))
     write_manifest(directory, manifest)
     (directory / RUNS).unlink(missing_ok=True)
     return manifest

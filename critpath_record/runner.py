@@ -447,7 +447,9 @@ def find_executable(command: Sequence[str], environment: Mapping[bytes, bytes]) 
         error = _exec_errno(place)
         if not error:
             return Executable(place, argv)
-        if error not in {errno.ENOENT, errno.ENOTDIR}:
+        # What a directory of PATH hides that may not be looked into is not there, as for a shell.
+        hidden = b"/" not in name and not os.path.exists(place)  # noqa: PTH110 - bytes
+        if error not in {errno.ENOENT, errno.ENOTDIR} and not hidden:
             refused = refused or error
     if refused:
         raise exec_error(command[0], refused)

@@ -25,8 +25,8 @@ from critpath.model.recording import (
     SAMPLE,
     Chosen,
 )
-from critpath.schema.ways import SOCKETS
-from critpath.units import plural
+from critpath.schema.ways import REQUESTS, SOCKETS
+from critpath.units import plural, safe_text
 from critpath_marks.sessions import new_session_name, pid_namespace
 from critpath_record._pulse import name_thread
 from critpath_record._spawn import become_subreaper
@@ -59,7 +59,7 @@ from critpath_record.manifests import (
     write_selected,
 )
 from critpath_record.output import OutputDirectory
-from critpath_record.profiles import profile_events
+from critpath_record.profiles import MINIMAL, profile_events
 from critpath_record.recorder import (
     RECORDERS,
     TRACE,
@@ -77,6 +77,7 @@ from critpath_record.registry import register, unregister
 from critpath_record.runner import Executable, Runner, RunResult, find_executable
 from critpath_record.scripts import ScriptWatch
 from critpath_record.signals import InheritedState, Signals, StopRequested
+from critpath_record.sockets import find_servers
 from critpath_record.source import Source, Taken
 from critpath_record.stacks.sources import STACKS, StackRequest, find_scope, open_stacks
 from critpath_record.tasks import TaskAgents
@@ -86,6 +87,7 @@ _NAMED: Final = 5
 # The recorder that holds a budget unless another is asked for that can.
 _FOR_BUDGETS: Final = "ftrace"
 COUNTING: Final = "counts"  # the recorder that makes no trace
+_HURRIED: Final = -15  # technical: a nice value before those of everything usual
 _LOOK: Final = 1.0  # seconds between looks whether the recorder still records
 
 
@@ -129,6 +131,8 @@ def record(
         for program in programs:
             check_python(program, user)
     container = resolve_container(request.container) if request.container else 0
+    if not request.profile:
+        request = replace(request, profile=choose_profile(request, reporter))
     settings = RecorderSettings(
         session=session,
         directory=request.directories(output.building)[0],
@@ -249,7 +253,8 @@ class _Session:
             with Path(os.devnull).open("r+b", buffering=0) as nothing:
                 self._record_runs(nothing.fileno())
         else:
-            self._record_machine()
+            with self._hurry():  # else what is to last seconds ends when its turn comes
+                self._record_machine()
         if self.programs and not any(m.runs for m in self.manifests):
             self._abort()
             return self._discard()
@@ -306,7 +311,7 @@ class _Session:
             # Before anything is recorded: whose exec is in the trace was heard of.
             self.scripts = ScriptWatch()
             self.scripts.start()
-        with self.signals.watching():
+        with self.signals.watching(), self._hurry():
             begin = self._open_sources()
         if traced:  # the files of all groups cost more than counting
             self.limits = Limits(born=self.groups.note_birth)
@@ -374,6 +379,23 @@ class _Session:
                 if source.cost() is not None:
                     self.tracer.charge_beside(source.name, cast("Callable[[], float]", source.cost))
         return begin
+
+    @contextlib.contextmanager
+    def _hurry(self) -> Iterator[None]:
+        """Go before others for the while: on a starved machine a step would take seconds.
+
+        Not where somebody chose another priority, nor where daemons are started that would keep it.
+        """
+        thread = os.PRIO_PROCESS, 0
+        before = os.getpriority(*thread)
+        if before == 0 and self.recorder == "ftrace":
+            with contextlib.suppress(OSError):
+                os.setpriority(*thread, _HURRIED)
+        try:
+            yield
+        finally:
+            if os.getpriority(*thread) != before:
+                os.setpriority(*thread, before)
 
     def _close_sources(self) -> int:
         """End all sources, those that explain the tracer's events last; return when it ended."""
@@ -533,8 +555,10 @@ class _Session:
         self.reporter("stopping the recorder")
         self.output.check_unchanged()
         self._end_machine()
-        with self.signals.watching():
+        with self.signals.watching(), self._hurry():
             self.end = end = self._close_sources()
+        if not self.programs:
+            self.reporter.say("recorded; writing the trace")
         self._check_failure("while it was stopped")
         if self.requests is not None and self.requests.programs:
             self.notes.append(describe_without_access(self.requests.programs))
@@ -712,7 +736,31 @@ def subreaper() -> Iterator[None]:
         become_subreaper(before)
 
 
-# Choosing the recorder
+# Choosing the recorder, and what it records
+
+
+def choose_profile(request: RecordRequest, reporter: Reporter) -> str:
+    """Return what is recorded of a machine, where nobody says: requests, if servers listen here.
+
+    Only by events of sockets: what takes their place is all system calls, which cost too much to
+    be recorded unasked.
+    """
+    if request.recorder not in {"auto", "ftrace"} or not (servers := find_servers()):
+        return MINIMAL
+    with contextlib.suppress(CritpathError):
+        if _import_recorder("ftrace").offered_way(mount=True) == SOCKETS:
+            named = ", ".join(map(safe_text, servers[:_NAMED])) + ", ..." * (len(servers) > _NAMED)
+            reporter.say(
+                f"servers listen here ({named}), so their requests are recorded (--profile "
+                f"{REQUESTS}; --profile {MINIMAL} undoes it)"
+            )
+            if not request.labels_from:
+                reporter.say(
+                    "--labels-from bytes would tell them apart by method and path, SQL or command: "
+                    "the recording then has what begins their messages (docs/labels.md)"
+                )
+            return REQUESTS
+    return MINIMAL
 
 
 def _import_recorder(name: str) -> Any:

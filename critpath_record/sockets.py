@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from critpath.schema.ways import way_of_requests
 from critpath.units import plural
+from critpath_record.proc import read_name
 
 # ns, network namespace, inode, family, protocol, state, local address (its bytes in
 # hexadecimal), local port, remote address, remote port, kernel address (0: hidden), path.
@@ -71,6 +72,25 @@ def scan_descriptors(most: int = MOST) -> tuple[list[DescriptorRow], int]:
                 if fd in inodes:
                     rows.append((now, int(pid), fd, inodes[fd], tid))
     return rows[:most], max(len(rows) - most, 0)
+
+
+# What listens on machines that serve nothing: who logs in, names, clocks, printers.
+_USUAL: Final = frozenset(
+    {"sshd", "systemd", "systemd-resolve", "dnsmasq", "rpcbind", "rpc.statd", "cupsd", "chronyd"}
+)
+
+
+def find_servers() -> list[str]:
+    """Return the programs that listen for connections by TCP, such as ``nginx:80``, by ports."""
+    rows = (row for row in scan_sockets()[0] if row[4] == _TCP and row[5] == LISTEN)
+    ports = {row[2]: row[7] for row in rows}
+    # Of those that share a socket the first process, which opened it.
+    whose: dict[int, int] = {}
+    for _, pid, _, inode, _ in scan_descriptors()[0] if ports else ():
+        if inode in ports:
+            whose[inode] = min(pid, whose.get(inode, pid))
+    found = {(ports[inode], read_name(pid)) for inode, pid in whose.items()}
+    return [f"{name}:{port}" for port, name in sorted(found) if name and name not in _USUAL]
 
 
 def _find_descriptors(place: str) -> Iterator[tuple[int, int]]:

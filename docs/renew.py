@@ -29,6 +29,7 @@ import declared  # noqa: E402
 import examples  # noqa: E402
 import measured  # noqa: E402
 import running_as_root  # noqa: E402
+import shells  # noqa: E402
 import transcripts  # noqa: E402
 from reference import (  # noqa: E402
     calls,
@@ -313,6 +314,9 @@ def texts() -> None:
     examples.PAGE.write_text(examples.page(), encoding="utf-8")
     for page, text in evaluation().items():
         page.write_text(text, encoding="utf-8")
+    for place, text in shells.files().items():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text, encoding="utf-8")
     SCHEMAS.mkdir(exist_ok=True)
     for old in SCHEMAS.glob("*.json"):
         old.unlink()

@@ -12,7 +12,7 @@ import os
 import sys
 
 from critpath import __version__
-from critpath.commands.overview import VERBS, before_command, help_text, terminal_width
+from critpath.commands.overview import VERBS, before_command, help_text, terminal_width, unfold
 from critpath.doors import hand_on
 from critpath.errors import EXIT_INTERNAL, EXIT_OK, CritpathError
 
@@ -118,6 +118,9 @@ def _explain(error: Exception) -> int:
 def _run(arguments: list[str]) -> int:
     if arguments[:1] == ["help"]:
         arguments = [*arguments[1:2], "--help"]
+    arguments, said = unfold(arguments)
+    if said and "--quiet" not in arguments:
+        print(said, file=sys.stderr)
     if arguments in (["--help"], ["-h"]):
         sys.stdout.write(help_text(terminal_width()))
         return EXIT_OK
@@ -136,6 +139,7 @@ def _run(arguments: list[str]) -> int:
         parsed = parser.parse_args(arguments)
     except SystemExit as leaving:  # --help and --version have printed
         return int(leaving.code or EXIT_OK)
+    parsed.words = arguments
     config = getattr(parsed, "config", None)
     settings = effective(
         given_settings(parsed), None if config is None else Path(config), Path.cwd()

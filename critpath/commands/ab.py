@@ -117,6 +117,16 @@ MEASURING: Final = (
     flag("--show-output", "show what the commands print"),
     flag("--as-root", "under sudo: run the commands as root too"),
 )  # fmt: skip
+# What --help shows together; the last group has the rest.
+GROUPS: Final = {
+    "everyday": (
+        *("until", "of", "tail", "time", "warmup", "prepare", "timeout", "label"),
+        *("trace", "output", "json", "verbose"),
+    ),
+    "method": (),
+}
+
+
 OPTIONS: Final = (
     *MEASURING,
     option("--trace", None, "after an alarm, record 12 further blocks and say the cause, where "

@@ -48,6 +48,28 @@ class BuildError(CritpathError):
     exit_code = EXIT_UNREADABLE
 
 
+# What --help shows together; the last group has the rest.
+GROUPS: Final = {
+    "everyday": (
+        *(
+            "good",
+            "bad",
+            "build",
+            "until",
+            "of",
+            "tail",
+            "time",
+            "warmup",
+            "prepare",
+            "timeout",
+            "label",
+        ),
+        *("json", "verbose"),
+    ),
+    "method": (),
+}
+
+
 OPTIONS: Final = (
     option("--good", "REV", "a revision that is not slow", required=True),
     option("--bad", "REV", "one that is (HEAD)", default="HEAD"),

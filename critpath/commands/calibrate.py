@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -21,6 +22,7 @@ from critpath.commands.settings import (
     READING,
     RUNNING,
     Settings,
+    as_duration,
     whole,
 )
 from critpath.commands.sources import check_inputs, extract_sources
@@ -33,13 +35,16 @@ SETTINGS = (*READING, *RUNNING, *COMPARING)
 
 EXIT_CODES: Final[dict[str, int]] = {"calibrated": EXIT_OK, "alarming": EXIT_ANOMALY}
 _SPLITS = 200
+_TIME = 300.0  # s
 
 
 OPTIONS: Final = (
     option("normal", "NORMAL", "known to be good, three or more made at different times are best: "
-        "recordings, directories of them, CTF traces, extract files, baselines", Path, nargs="+"),
+        "recordings, directories of them, CTF traces, saved paths, baselines", Path, nargs="+"),
     option("--splits", "N", "random divisions into a normal and a sample set, for each size "
         f"({_SPLITS})", whole(20, 100_000), _SPLITS),
+    option("--time", "TIME", "at most so long is spent: then fewer divisions are judged, and the "
+        "answer says how many (default: 5min)", as_duration, _TIME),
     option("--json", "FILE", "write the calibration (- for stdout)"),
 )  # fmt: skip
 
@@ -74,9 +79,12 @@ def _calibrate(arguments: argparse.Namespace, settings: Settings) -> Calibration
     from critpath import detect  # noqa: PLC0415 - numpy and the stages
 
     with Progress(quiet=settings["quiet"]) as progress:
+        paths = extract_sources(arguments.normal, settings, progress)
+        until = time.monotonic() + arguments.time
         return detect.calibrate(
-            extract_sources(arguments.normal, settings, progress),
+            paths,
             settings.for_comparing(),
             splits=arguments.splits,
             progress=progress,
+            left=lambda: until - time.monotonic(),
         )

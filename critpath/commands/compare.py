@@ -53,7 +53,7 @@ GROUPS: Final = {
 }
 
 
-_SET: Final = "is {}: a recording, a directory of them, a CTF trace, what extract wrote, a baseline"
+_SET: Final = "is {}: a recording, a directory of them, a CTF trace, saved paths, a baseline"
 OPTIONS: Final = (
     option("normal", "NORMAL", f"what {_SET.format('known to be good')}", Path),
     option("sample", "SAMPLE", f"what {_SET.format('to be judged')}", Path),
@@ -169,7 +169,7 @@ def missing_baseline(normal: Path, sample: Path) -> UnreadableError:
     if "baseline" not in normal.name and normal.suffix != ".json":
         return UnreadableError(
             f"{normal} does not exist",
-            "name a recording, a directory of them, a CTF trace, an extract or a baseline",
+            "name a recording, a directory of them, a CTF trace, saved paths or a baseline",
         )
     good = "RECORDING" if sample.suffix == ".json" else str(sample)
     return UnreadableError(

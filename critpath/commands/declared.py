@@ -71,4 +71,4 @@ FORCE: Final = flag("--force", "replace FILE if it exists")
 VERBOSE: Final = flag("-v --verbose", "a line after every block")
 TO: Final = option("-o --output", "FILE", "where to (default: - for stdout)", default="-")
 JSON: Final = option("--json", "FILE", "write everything as JSON (- for stdout)")
-RECORDINGS: Final = "recordings, directories of them, CTF traces, extract files"
+RECORDINGS: Final = "recordings, directories of them, CTF traces, saved paths"

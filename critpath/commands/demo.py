@@ -19,7 +19,7 @@ from critpath.commands.output import hint, make_console
 from critpath.commands.record import ProgressReporter, survey_recorded
 from critpath.commands.reports import write_files
 from critpath.commands.settings import Settings
-from critpath.errors import CritpathError, UsageError
+from critpath.errors import CritpathError, UsageError, with_sudo
 from critpath.units import plural
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ PRIORITY: Final = 2  # the workload lowers its own by one, but for `intruder`
 def why_not() -> str:
     """Return why this machine cannot be recorded here and now, "" if it can."""
     if os.name != "posix" or os.geteuid() != 0:
-        return "recording needs root (sudo critpath demo)"
+        return f"recording needs root ({with_sudo('demo')})"
     from critpath_record import doctor  # noqa: PLC0415 - start-up time
 
     why = doctor(Path.cwd()).why_not()

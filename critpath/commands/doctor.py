@@ -1,25 +1,31 @@
-"""``critpath doctor``: what stands between this machine and a recording, and leftovers."""
+"""``critpath doctor``: what stands between this machine and a recording, leftovers, recordings."""
 
 from __future__ import annotations
 
 import argparse
 import os
+import shlex
+import sys
 import time
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from critpath.commands.declared import flag, option
-from critpath.commands.output import STDOUT, hint, make_console, warn, write_output
+from critpath.commands.output import STDOUT, Progress, hint, make_console, warn, write_output
 from critpath.commands.settings import Settings
 from critpath.commands.sources import check_inputs
-from critpath.errors import EXIT_INTERNAL, EXIT_OK, CritpathError
-from critpath.units import safe_text
+from critpath.errors import EXIT_INCONCLUSIVE, EXIT_INTERNAL, EXIT_OK, CritpathError
+from critpath.model.recording import RECORDING
+from critpath.units import format_ns, plural, safe_text
 
 if TYPE_CHECKING:
+    from critpath.model import Events, Loss, Manifest
     from critpath_record import Leftover, MarkRequests, Preflight, Requirement
 
+
+SETTINGS = ("reader", "hosts")
 
 FORMAT: Final = "critpath/doctor/1"
 # As `compare`'s anomaly: something was found.  125 would say that critpath failed.
@@ -37,6 +43,7 @@ _WAYS: Final = {
     "of what arrives there, so a request begins when it is read",
     "": "not to be found: this kernel has no events of sockets nor of system calls",
 }
+_SHOWN: Final = 20  # places of losses
 _PATIENCE: Final = 1.1  # seconds in which every program that marks has looked for a recorder
 
 # What is lost where something that is tried does not work, and what gives it to a container.
@@ -97,8 +104,9 @@ _TRIED: Final = {
 
 
 OPTIONS: Final = (
-    option("directories", "DIR", "recordings to finish that a killed recorder left and that were "
-        "moved or copied", Path, nargs="*"),
+    option("directories", "REC", "recordings, directories of them, CTF traces: say what they "
+        "have, and whether they are whole; with --clean, recordings to finish that a killed "
+        "recorder left and that were moved or copied", Path, nargs="*"),
     flag("--clean", "end the processes and remove the tracing sessions that killed recorders left, "
         "and finish their recordings"),
     flag("--deep", "try each thing that a recorder does, as a container may keep it from that"),
@@ -111,13 +119,15 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from critpath_record import doctor, recover  # noqa: PLC0415 - start-up time
 
     check_inputs(arguments.directories)
+    if arguments.directories and not (arguments.clean or arguments.deep):
+        return _check_recordings(arguments, settings)
     done: list[str] = []
     failures: list[CritpathError] = []
     if arguments.clean:
         done, failures = recover(arguments.directories)
     asking = _listen()
     found = doctor(Path.cwd())
-    left = found.find_leftovers([] if arguments.clean else arguments.directories)
+    left = found.find_leftovers()
     document = _document(found, left, done)
     document["marking"] = _find_marking(asking)
     tried = found.try_all() if arguments.deep else []
@@ -139,6 +149,28 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     if document["leftovers"]:
         hint("next: critpath doctor --clean", quiet=settings["quiet"])
     return EXIT_OK if document["can_record"] and not document["leftovers"] else EXIT_FOUND
+
+
+def _check_recordings(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Say what recordings have and lack; return 0 if nothing is missing, 3 otherwise."""
+    found = []
+    for one in check_recordings(arguments.directories, settings):
+        found.append(one)
+        for line in one.lines if not arguments.json else ():
+            print(safe_text(line))
+    if arguments.json:
+        from critpath.report.document import to_json  # noqa: PLC0415 - start-up time
+
+        document = {"format": FORMAT, "recordings": [asdict(one) for one in found]}
+        write_output(STDOUT, to_json(document))
+    unfinished = [shlex.quote(one.recording) for one in found if one.unfinished]
+    if unfinished:
+        hint(f"next: critpath doctor --clean {' '.join(unfinished)}", quiet=settings["quiet"])
+        return EXIT_FOUND
+    if any(one.missing for one in found):
+        hint("no verdict should rest on what is missing: record again", quiet=settings["quiet"])
+        return EXIT_INCONCLUSIVE
+    return EXIT_OK
 
 
 def _listen() -> tuple[MarkRequests, float] | None:
@@ -163,6 +195,9 @@ def _find_marking(asking: tuple[MarkRequests, float] | None) -> list[dict[str, s
 
 def _document(found: Preflight, left: list[Leftover], done: list[str]) -> dict[str, Any]:
     recorder = found.recorder
+    lacking = dict(found.recorders)
+    if "counts" in lacking and sys.platform == "linux":
+        lacking["counts"] = tuple(_explain_free(one) for one in lacking["counts"])
     return {
         "format": FORMAT,
         "can_record": recorder is not None,
@@ -173,7 +208,7 @@ def _document(found: Preflight, left: list[Leftover], done: list[str]) -> dict[s
                 "obstacles": [_obstacle(o) for o in obstacles],
                 "requests": found.ways.get(name, ""),
             }
-            for name, obstacles in found.recorders.items()
+            for name, obstacles in lacking.items()
         },
         "counting": dict(found.counting),
         "obstacles": [_obstacle(o) for o in found.obstacles],
@@ -185,6 +220,12 @@ def _document(found: Preflight, left: list[Leftover], done: list[str]) -> dict[s
         "cleaned": done,
         "host": dict(found.host),
     }
+
+
+def _explain_free(obstacle: Requirement) -> Requirement:
+    """Return what keeps most counts from being made as what it is: /proc is counted by anybody."""
+    what = f"{obstacle.what}: only what /proc has is counted (--recorder counts --events free)"
+    return replace(obstacle, what=what, fatal=False) if obstacle.fatal else obstacle
 
 
 def _obstacle(obstacle: Requirement) -> dict[str, Any]:
@@ -260,7 +301,10 @@ def _recorder_lines(name: str, state: dict[str, Any], *, chosen: bool) -> Iterat
     taken = ", and --recorder auto takes it" if chosen else ""
     yield f"{name}: {'usable' + taken if state['usable'] else 'not usable'}", "bold"
     yield from _obstacle_lines(state["obstacles"])
-    if state["usable"] and name != "counts":
+    unmounted = any(obstacle["name"] == "tracefs" for obstacle in state["obstacles"])
+    if state["usable"] and name != "counts" and unmounted and not state["requests"]:
+        yield "  requests of servers: how they are found is seen once tracefs is mounted", ""
+    elif state["usable"] and name != "counts":
         yield f"  requests of servers: {_WAYS[state['requests']]}", ""
 
 
@@ -297,3 +341,105 @@ def _facts(host: dict[str, Any]) -> list[tuple[str, str]]:
         ("namespace", where + (f", {host['container']}" if host["container"] else "")),
         ("free", f"{host['free_bytes'] / 1e9:.1f} GB here"),
     ]
+
+
+# Whether recordings are whole, by everything that can tell.
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What one recording has, and what it lacks."""
+
+    recording: str
+    contents: str
+    notes: tuple[str, ...]  # what it rests on, or what was not recorded
+    missing: tuple[str, ...]
+    unfinished: bool = False  # its recorder was killed, or still records
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The lines to show."""
+        said = (f"  {line}" for line in (*self.notes, *self.missing))
+        return f"{self.recording}: {self.contents}", *said
+
+
+def check_recordings(sources: Iterable[Path], settings: Settings) -> Iterator[Checked]:
+    """Read everything once, and say of each recording whether anything is missing."""
+    from critpath.flow import inspect_recording  # noqa: PLC0415 - start-up time
+    from critpath.read import Recording, find_recordings  # noqa: PLC0415 - start-up time
+
+    for source in sources:
+        for recording in _take_apart(find_recordings(source)):
+            if Recording(recording).manifest.state == RECORDING:
+                said = "not finished: its recorder was killed, or still records"
+                yield Checked(f"{recording}", said, (), (), unfinished=True)
+                continue
+            with Progress(quiet=settings["quiet"]) as tell:
+                tell(f"reading {recording}")
+                events, manifest, odd = inspect_recording(recording, settings["reader"])
+            wrong = (*_missing_runs(events), *_describe_losses(events), *odd)
+            notes = (*_describe_gaps(events, manifest), *(() if wrong else _why_whole(manifest)))
+            yield Checked(f"{recording}", _contents(events, manifest), notes, wrong)
+
+
+def _take_apart(recordings: Iterable[Path]) -> Iterator[Path]:
+    """Yield recordings, of a set of hosts each by itself: what is missing its manifest says."""
+    from critpath.read import Recording  # noqa: PLC0415 - start-up time
+
+    for recording in recordings:
+        hosts = Recording(recording).hosts if recording.is_dir() else ()
+        yield from [host.directory for host in hosts] or [recording]
+
+
+def _contents(events: Events, manifest: Manifest) -> str:
+    there = [f"{plural(events.total, 'event')} in {format_ns(events.end - events.begin)}"]
+    there += [plural(len(events.streams), "stream")]
+    there += [plural(len(manifest.runs), "run")] if manifest.runs else []
+    return ", ".join(there)
+
+
+def _why_whole(manifest: Manifest) -> Iterator[str]:
+    """Say what the word rests on."""
+    if manifest.streams:
+        yield "whole: every stream is as it was recorded, and nothing was lost"
+    else:
+        yield (
+            "nothing is missing as far as the trace itself can tell: no manifest says what "
+            "was recorded (a stream's end, or a stream of an idle cpu, may be gone)"
+        )
+
+
+def _describe_gaps(events: Events, manifest: Manifest) -> Iterator[str]:
+    """Say what was not recorded, which is no loss."""
+    from critpath.model.gaps import BASE  # noqa: PLC0415 - start-up time
+
+    base = events.gaps.of(BASE)
+    if len(base):
+        time = format_ns(int((base.end - base.begin).sum()))
+        yield f"{plural(len(base), 'gap')}, {time} in all: not recorded, and no loss"
+    for gap in manifest.gaps[:_SHOWN]:
+        yield f"not recorded for {format_ns(max(gap.end - gap.begin, 0))}: {gap.what}"
+
+
+def _missing_runs(events: Events) -> Iterator[str]:
+    for counted in events.environment:
+        missing = counted.runs_missing or 0
+        if missing > 0:
+            total = counted.runs_recorded or 0
+            yield f"{missing:,} of {total:,} runs of the command are not in the trace"
+
+
+def _describe_losses(events: Events) -> Iterator[str]:
+    for loss in events.losses[:_SHOWN]:
+        yield _describe(loss, events)
+    if len(events.losses) > _SHOWN:
+        yield plural(len(events.losses) - _SHOWN, "more loss")
+
+
+def _describe(loss: Loss, events: Events) -> str:
+    amount = [plural(loss.events, "event")] if loss.events else []
+    amount += [plural(loss.packets, "packet")] if loss.packets else []
+    cpu = f"cpu {loss.cpu}, " if loss.cpu >= 0 else ""
+    when = f"{format_ns(loss.begin - events.begin)} to {format_ns(loss.end - events.begin)}"
+    counted = f"{' and '.join(amount)}, " if amount else ""
+    return f"{loss.reason} ({counted}{cpu}from {when})"

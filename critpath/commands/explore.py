@@ -33,7 +33,7 @@ _DEEPEST: Final = 2
 
 
 OPTIONS: Final = (
-    option("trace", "TRACE", "recordings, directories of them, CTF traces, extract files; of two "
+    option("trace", "TRACE", "recordings, directories of them, CTF traces, saved paths; of two "
         "the first is the normal and the second the sample set; or one file of compare --json",
         Path, nargs="+"),
     option("--given", "CONDITION", 'look only at these executions, such as "service == '

@@ -19,7 +19,7 @@ from critpath.commands.output import (
     write_pieces,
 )
 from critpath.commands.reports import is_saved, load_comparison
-from critpath.commands.settings import READING, Settings
+from critpath.commands.settings import READING, RUNNING, Settings
 from critpath.commands.sources import check_inputs, extract_sources, messages_of
 from critpath.errors import UsageError
 from critpath.report.exports import ALIGNMENTS, FORMATS, PATHS
@@ -32,20 +32,27 @@ if TYPE_CHECKING:
     from critpath.requests import SliceSketches
     from critpath.schema.notes import Remark
 
-SETTINGS = READING
+LOCAL: Final = "local"  # the engine
+SETTINGS = (*READING, *RUNNING)
 SKETCHES = "sketches"  # the only format that is a directory
 SPANS = "otlp-json"
+SAVED = "paths"
 _OFFERED = tuple(name for name, format_ in FORMATS.items() if format_.of in {PATHS, ALIGNMENTS})
 
 
 OPTIONS: Final = (
     option("sources", "SOURCE", "of compare --json (- for stdin); or recordings, CTF traces, "
-        "directories of recordings, extract files, baselines: each is a set of executions",
+        "directories of recordings, saved paths, baselines: each is a set of executions",
         nargs="+"),
-    option("--format", None, "what to write (default: by the ending of FILE); sketches: of "
-        "requests, a directory with a Parquet file for each table that critpath query has of them",
-        format_name, choices=(*FORMATS, SKETCHES, SPANS)),
+    option("--format", None, "what to write (default: by the ending of FILE); paths: the critical "
+        "path of every execution, for compare and report: one file where FILE ends in .parquet, "
+        "else a dataset, a directory with a file per recording; sketches: of requests, a "
+        "directory with a Parquet file for each table that critpath query has of them",
+        format_name, choices=(SAVED, *FORMATS, SKETCHES, SPANS)),
     TO,
+    option("--engine", "ENGINE", "with --format paths, what reads the recordings: local (processes "
+        "of this machine, see --jobs) or dask:ADDRESS (workers of a dask scheduler at "
+        "tcp://HOST:PORT or tls://HOST:PORT); default: local", default=LOCAL),
     option("--id", "ID", "only the execution that reports name so, or those of the trace with this "
         "id; may be repeated (default: all)", action="append"),
     FORCE,
@@ -54,6 +61,12 @@ OPTIONS: Final = (
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Write and return 0: the verdict was given when the comparison was made."""
+    if arguments.format == SAVED:
+        from critpath.commands.saving import save_paths  # noqa: PLC0415 - start-up time
+
+        return save_paths(arguments, settings)
+    if arguments.engine != LOCAL:
+        raise UsageError("--engine is of --format paths", "leave it out")
     if arguments.format == SKETCHES:
         return _write_sketches(arguments, settings)
     if arguments.format == SPANS:

@@ -33,6 +33,7 @@ from critpath.errors import (
     EXIT_OK,
     InconclusiveError,
     UsageError,
+    with_sudo,
 )
 from critpath.units import NS_PER_S, plural, safe_text
 
@@ -206,7 +207,7 @@ def _watch(arguments: argparse.Namespace, settings: Settings) -> int:
         raise UsageError("no command is run to be counted", "give machine, or a control group")
     lacking = [need for need in doctor(Path.cwd()).recorders["counts"] if need.fatal]
     if lacking and arguments.events != "free":
-        raise CritpathError(lacking[0].what, "sudo critpath known watch ..., or --events free")
+        raise CritpathError(lacking[0].what, f"{with_sudo('known watch ...')}, or --events free")
     stopping = threading.Event()
     with contextlib.ExitStack() as stack:
         for number in (signal.SIGINT, signal.SIGTERM):

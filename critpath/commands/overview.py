@@ -19,10 +19,9 @@ GROUPS: Final[dict[str, dict[str, str]]] = {
     "find out": {
         "record": "record runs of a command, or the whole machine, for compare",
         "compare": "say what became slower from one set to another, where and why",
-        "path": "show what a thread, or every execution, spent its time on",
         "explore": "say what the slow ones have in common that the rest have not",
+        "path": "show what a thread, or every execution, spent its time on",
         "top": "show requests as they come: rate, p50, p99 and where time goes",
-        "incidents": "say what became slower than usual on a machine, and why",
     },
     "gate": {
         "ab": "run two commands in turns until it is shown which is slower",
@@ -32,41 +31,73 @@ GROUPS: Final[dict[str, dict[str, str]]] = {
         "baseline": "keep what is normal in a small file, for compare",
     },
     "data": {
-        "export": "write executions, or alignments, for other programs",
+        "export": "save critical paths, or write them for other programs",
         "query": "ask executions, paths and requests in SQL",
         "requests": "say what was asked of whom, for whom, and how surely",
-        "report": "render a saved comparison, calibration or paths again",
-        "share": "write a comparison as one page without names of yours",
+        "report": "render what was saved again, also without names of yours",
     },
     "recorder": {
-        "doctor": "say what this machine lacks to record, and mend it",
+        "doctor": "say what this machine lacks, or whether a recording is whole",
         "dump": "ask a running flight recorder to save what it holds",
-        "metrics": "tell Prometheus or OpenTelemetry what a flight measures",
         "mark": "mark where an execution of a shell script begins or ends",
         "demo": "record a workload without and with a fault, and compare",
     },
     "expert": {
-        "extract": "save the critical path of every execution",
-        "verify": "say whether a recording is whole, and what it has",
+        "incidents": "say what became slower than usual on a machine, and why",
+        "metrics": "tell Prometheus or OpenTelemetry what a flight measures",
         "clocks": "say how well the clocks of several hosts agree",
         "signature": "count what the kernel did, second by second, for known",
         "known": "keep what was seen before, and say whether this was",
+        "completion": "print what completes commands in bash, zsh or fish",
     },
 }
 VERBS: Final = {name: what for verbs in GROUPS.values() for name, what in verbs.items()}
+# Verbs of before, and what does the same now.
+FOLDED: Final[dict[str, tuple[str, ...]]] = {
+    "extract": ("export", "--format", "paths"),
+    "share": ("report", "--redact"),
+    "verify": ("doctor",),
+}
+_SHARED: Final = {"-o": "--html", "--output": "--html", "--threads": "--redact-threads"}
 # What other tools call it: perf, strace, hyperfine, git, docker.
 HABITS: Final = {
     "diff": "compare",
     "benchmark": "ab",
     "bench": "ab",
     "trace": "record",
+    "annotate": "path",
+    "attach": "record -a",
     "stat": "record --counts",
     "script": "path",
     "list": "requests",
     "ls": "requests",
     "live": "top",
-    "check": "verify",
+    "check": "doctor",
     "version": "--version",
+}
+
+# What options of others are here, which has none of these names.
+_PROCESS: Final = (
+    "the whole machine is recorded, with -a; of one process then: critpath path REC --tid PID"
+)
+_RATE: Final = (
+    "nothing is sampled: every switch is recorded, and --overhead 3% bounds what it costs"
+)
+OPTIONS_OF_OTHERS: Final[dict[str, str]] = {
+    **dict.fromkeys(("-p", "--pid"), _PROCESS),
+    **dict.fromkeys(("-g", "--call-graph"), "stacks are taken with record --stacks auto"),
+    **dict.fromkeys(("-F", "--freq", "--count"), _RATE),
+    **dict.fromkeys(("-e", "--event"), "record --profile NAME says which events, --counts counts"),
+    **dict.fromkeys(("-f", "--follow-forks"), "all that a command starts is recorded, always"),
+    **dict.fromkeys(("-r", "--repeat", "-m", "--min-runs", "-M", "--max-runs"), "-n RUNS"),
+    **dict.fromkeys(("-w",), "--warmup K"),
+    **dict.fromkeys(("-N", "--shell", "-S"), "no shell is started: give sh -c 'LINE' for one"),
+    **dict.fromkeys(("-i", "--ignore-failure"), "runs that fail are recorded, and counted"),
+    **dict.fromkeys(("-s", "--setup"), "--prepare LINE"),
+    **dict.fromkeys(("-c", "--cleanup"), "--prepare LINE, before every run"),
+    **{f"--export-{name}": f"--{name} FILE" for name in ("json", "markdown")},
+    **dict.fromkeys(("-T", "--threads"), "threads are always told apart"),
+    **dict.fromkeys(("--stdio",), "answers are text; --html FILE writes a page"),
 }
 
 DESCRIPTION: Final = "Tells why a program became slower, from the kernel's scheduling events."
@@ -86,6 +117,29 @@ _EVERYWHERE: Final = {
 _OPTION_COLUMN: Final = 18
 _COLUMN: Final = 14  # where help begins: after the longest verb and two blanks
 _NARROW: Final = 50  # no help is narrower
+
+
+def unfold(arguments: Sequence[str]) -> tuple[list[str], str]:
+    """Return arguments with what a verb of before is now, and the line that says so; or ""."""
+    at = next((n for n, word in enumerate(arguments) if not word.startswith("-")), None)
+    if at is not None and arguments[at - 1 : at] == ["--config"]:
+        at += 1
+    old = arguments[at] if at is not None and at < len(arguments) else ""
+    if at is None or old not in FOLDED:
+        return list(arguments), ""
+    rest = list(arguments[at + 1 :])
+    if old == "share":
+        # What was there already was kept without --force, which report never does.
+        rest = [_renamed(word) for word in rest if word != "--force"]
+        asked = any(word.partition("=")[0] in {"--html", "-h", "--help"} for word in rest)
+        rest += [] if asked else ["--html", "shared.html"]
+    new = FOLDED[old]
+    return [*arguments[:at], *new, *rest], f"critpath: {old} is now {' '.join(new)}"
+
+
+def _renamed(word: str) -> str:
+    name, equals, value = word.partition("=")
+    return f"{_SHARED.get(name, name)}{equals}{value}"
 
 
 def before_command(arguments: Sequence[str]) -> Sequence[str]:

@@ -11,12 +11,13 @@ from importlib import import_module
 from typing import Any, Final, NoReturn
 
 from critpath import __version__
-from critpath.commands.declared import Options, SubVerb
+from critpath.commands.declared import Options, SubVerb, VerbOption
 from critpath.commands.overview import (
     CONFIG,
     DEBUG,
     DESCRIPTION,
     HABITS,
+    OPTIONS_OF_OTHERS,
     SHOW_CONFIG,
     help_text,
     terminal_width,
@@ -37,6 +38,14 @@ class Parser(argparse.ArgumentParser):
 
         argparse's own REMAINDER treats ``--`` differently from version to version.
         """
+        found, rest = self._parse_known(args, namespace)
+        if rest and not isinstance(self, _AllVerbs):  # which knows neither the verb nor its options
+            self.error(f"unrecognized arguments: {' '.join(rest)}")
+        return found, rest
+
+    def _parse_known(
+        self, args: Sequence[str] | None, namespace: argparse.Namespace | None
+    ) -> tuple[argparse.Namespace, list[str]]:
         action = next((a for a in self._actions if a.nargs == argparse.REMAINDER), None)
         if action is None or args is None:
             return self._take_later(*super().parse_known_args(args, namespace))
@@ -111,6 +120,9 @@ class Parser(argparse.ArgumentParser):
         """Raise instead of printing usage and leaving."""
         choice = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
         do = f"see {self.prog} --help"
+        unknown = re.match(r"unrecognized arguments: (-[^\s=]+)", message)
+        if unknown:
+            do = f"{self._option_meant(unknown[1])}{do}"
         if choice:
             import difflib  # noqa: PLC0415 - start-up time, and rarely needed
 
@@ -121,6 +133,16 @@ class Parser(argparse.ArgumentParser):
                 near = [HABITS[choice[1]]] if choice[1] in HABITS else near
             do = "".join(f"did you mean {name}? " for name in near) + do
         raise UsageError(message.replace("\n", " "), do)
+
+    def _option_meant(self, name: str) -> str:
+        """Return what somebody who gives an unknown option may look for, before where to look."""
+        import difflib  # noqa: PLC0415 - start-up time, and rarely needed
+
+        if name in OPTIONS_OF_OTHERS:
+            return f"{OPTIONS_OF_OTHERS[name]}; "
+        known = [option for option in self._option_string_actions if option.startswith("--")]
+        near = difflib.get_close_matches(name, known, n=1)
+        return "".join(f"did you mean {option}? " for option in near)
 
 
 class _AllVerbs(Parser):
@@ -197,7 +219,7 @@ def build_parser(
                 add_global(inner)
         add_options(child, verb.options)
         add_settings(child, (SETTINGS[s] for s in verb.settings))
-        _group_options(child, verb.groups)
+        _group_options(child, verb.groups or _usual_groups(verb))
         add_global(child)
         if show_config:
             _relax(child)
@@ -233,6 +255,22 @@ class Verb:
             getattr(module, "GROUPS", {}),
             getattr(module, "DESCRIPTION", ""),
         )
+
+
+_MANY: Final = 8  # settings that a verb heeds: with more its help has two parts
+
+
+def _usual_groups(verb: Verb) -> Mapping[str, Sequence[str]]:
+    """Return the parts of the help of a verb that heeds many settings: its own options first."""
+    if len(verb.settings) < _MANY:
+        return {}
+    own = [name.removeprefix("--") for each in verb.options for name in _names_of(each)]
+    return {"everyday": (*own, "execution", "jobs"), "method": ()}
+
+
+def _names_of(declared: VerbOption | tuple[VerbOption, ...]) -> Iterable[str]:
+    options = declared if isinstance(declared, tuple) else (declared,)
+    return (name for one in options for name in one.names)
 
 
 def _group_options(parser: Parser, groups: Mapping[str, Sequence[str]]) -> None:

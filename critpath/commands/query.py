@@ -159,7 +159,7 @@ class Database:
 
 
 OPTIONS: Final = (
-    option("words", "TRACE... SQL", "recordings, CTF traces, extract files; and what to ask of "
+    option("words", "TRACE... SQL", "recordings, CTF traces, saved paths; and what to ask of "
         'them, in one word: "select label, count(*), median(latency) from facts group by label"',
         nargs="+"),
     flag("--tables", "show what tables there are and their columns; takes no SQL"),

@@ -34,7 +34,15 @@ from critpath.units import NS_PER_S, format_span, plural, safe_text
 if TYPE_CHECKING:
     from critpath.model import StreamFacts
     from critpath.model.recording import Chosen
-    from critpath_record import Budget, Count, CountsRequest, RecordRequest, Reporter, RunResult
+    from critpath_record import (
+        Budget,
+        Count,
+        CountsRequest,
+        Outcome,
+        RecordRequest,
+        Reporter,
+        RunResult,
+    )
 
 SETTINGS = ("execution", *RECORDING, *FLYING, *COUNTING)
 
@@ -138,12 +146,15 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
     quiet = settings["quiet"]
     tell = ProgressReporter(quiet=quiet)
+    if (said := _advise_turns(request)) and not arguments.then:
+        tell.say(said)
     try:
         observe = foresee(request.runs, tell) if len(request.commands) > 1 else lambda *_: None
         outcome = record(request, tell, survey_recorded, observe, count_chosen)
     finally:
         tell.close()
-    for line in describe_outcome(outcome, request):
+    times = time_recorded(outcome)
+    for line in describe_outcome(outcome, request, arguments.words, times):
         # What makes a recording worth less is printed even with --quiet.
         hint(line, quiet=quiet and not line.startswith("warning: "))
     if not arguments.then or not outcome.recordings:
@@ -166,6 +177,25 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         else:
             raise
     return outcome.exit_code
+
+
+def _advise_turns(request: RecordRequest) -> str:
+    """Say, before a busy machine is recorded once, how what else runs will not count; or ""."""
+    from critpath.schema.parameters.ab import FORESIGHT  # noqa: PLC0415 - start-up time
+
+    cpus, load = len(os.sched_getaffinity(0)), os.getloadavg()[0]
+    if len(request.commands) > 1 or request.counts or load < FORESIGHT.busy * cpus:
+        return ""
+    busy = f"the machine is busy: {load:.1f} threads run or wait for {plural(cpus, 'CPU')}"
+    if request.commands:
+        return (
+            f"{busy}. critpath ab -- A ... -- B ..., or record --interleave A B, runs both states "
+            "in turns, so that what else runs counts for neither"
+        )
+    return (
+        f"{busy}. Record both states more than once, in turns, so that what else runs counts for "
+        "neither: before/1, after/1, before/2, after/2; then: critpath compare before after"
+    )
 
 
 def _refuse_always_options(settings: Settings) -> None:
@@ -283,6 +313,24 @@ def survey_recorded(recording: Path) -> tuple[StreamFacts, ...]:
     return Recording(recording).survey_streams()
 
 
+_SMALL: Final = 1 << 28  # technical: bytes of recordings that are read once more at once
+
+
+def time_recorded(outcome: Outcome) -> dict[Path, list[int]]:
+    """Return how long the runs of finished recordings took, as compare will have them."""
+    if outcome.size > _SMALL:
+        return {}
+    os.environ.setdefault(_THREADS, "1")  # as above
+    from critpath import flow  # noqa: PLC0415 - as above
+
+    found = {}
+    for one in outcome.recordings:
+        if one.manifest.runs and one.manifest.recorder.get("name") != "counts":
+            with contextlib.suppress(CritpathError, OSError):  # its summary has other times then
+                found[one.directory] = flow.time_runs(one.directory)
+    return found
+
+
 def count_chosen(recording: Path) -> Chosen | None:
     """Count what a budget chose of the executions that programs mark in a finished recording."""
     os.environ.setdefault(_THREADS, "1")  # as above
@@ -335,7 +383,7 @@ def _request(arguments: argparse.Namespace, settings: Settings) -> RecordRequest
         timeout=arguments.timeout,
         duration=arguments.duration,
         recorder=settings["recorder"],
-        profile=_profile(settings, specification),
+        profile=_profile(settings, specification, machine=not (commands or arguments.container)),
         execution=specification,
         container=arguments.container,
         buffer_bytes=settings["buffer-size"],
@@ -421,10 +469,15 @@ def make_budget(settings: Settings, *, commands: bool) -> Budget | None:
     )
 
 
-def _profile(settings: Settings, specification: str) -> str:
-    """Return the profile: by default the one that the executions need."""
+def _profile(settings: Settings, specification: str, *, machine: bool) -> str:
+    """Return the profile: by default the one that the executions need.
+
+    "" where the whole machine is recorded, and nothing says what executions are.
+    """
     given = str(settings["profile"])
-    return given if settings.origins["profile"] != "default" else needed(specification) or given
+    if settings.origins["profile"] != "default":
+        return given
+    return needed(specification) or (given if specification or not machine else "")
 
 
 def needed(specification: str) -> str:

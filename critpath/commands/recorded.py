@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import re
 import shlex
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from critpath.errors import with_sudo
+from critpath.model.recording import MOUNTED
 from critpath.schema.parameters.budget import ACCOUNT
+from critpath.schema.ways import REQUESTS
 from critpath.units import NS_PER_S, format_ns, format_share, plural, safe_text
 
 if TYPE_CHECKING:
@@ -21,17 +27,26 @@ _FEW = 10  # runs below which the gate can hardly say anything
 _SHOWN = 5
 # Layers without which paths are as good as ever.
 _BESIDE = frozenset({"stacks", "samples", "files"})
-_USUAL = "tracefs was not mounted"  # and is now: to be known, no reason to worry
+_RECORD = "record"  # the verb
 
 
-def describe_outcome(outcome: Outcome, request: RecordRequest) -> Iterator[str]:
-    """Yield the lines of the summary; those that must be read begin with ``warning: ``."""
+def describe_outcome(
+    outcome: Outcome,
+    request: RecordRequest,
+    words: Sequence[str] = ("record",),
+    times: Mapping[Path, Sequence[int]] = MappingProxyType({}),
+) -> Iterator[str]:
+    """Yield the lines of the summary; those that must be read begin with ``warning: ``.
+
+    `words`: what stood behind ``critpath``.  `times`: how long the runs of a recording took, by its
+    directory, where the trace was read; else as the recorder saw them.
+    """
     if not outcome.recordings:
         yield "critpath: ended before there was anything to keep: no recording"
         return
     for recording in outcome.recordings:
         manifest = recording.manifest
-        yield f"{recording.directory}: {_contents(manifest)}"
+        yield f"{recording.directory}: {_contents(manifest, times.get(recording.directory, ()))}"
         yield from _odd_runs(manifest)
     manifest = outcome.recordings[0].manifest
     yield f"{_trace(manifest)}, {_bytes(outcome.size)}, recorder {_recorder(manifest)}"
@@ -42,7 +57,7 @@ def describe_outcome(outcome: Outcome, request: RecordRequest) -> Iterator[str]:
     yield from _functions(outcome.recordings[0].directory)
     yield from describe_flaws(manifest, outcome.recordings[0].directory)
     yield from _describe_worth(manifest)
-    yield _describe_next(outcome, request)
+    yield from _describe_next(outcome, request, words)
 
 
 def _describe_budget(manifest: Manifest, recordings: Sequence[Recording]) -> Iterator[str]:
@@ -137,23 +152,24 @@ def describe_flaws(manifest: Manifest, place: Path) -> Iterator[str]:
     if len(manifest.gaps) > _SHOWN:
         yield f"warning: and {plural(len(manifest.gaps) - _SHOWN, 'more gap')} like these"
     for text in manifest.warnings[:_SHOWN]:
-        yield text if text.startswith(_USUAL) else f"warning: {text}"
+        yield text if text.startswith(MOUNTED) else f"warning: {text}"
     if len(manifest.warnings) > _SHOWN:
         more = len(manifest.warnings) - _SHOWN
         yield f"warning: {plural(more, 'more warning')} in {place}/critpath.json"
 
 
-def _contents(manifest: Manifest) -> str:
+def _contents(manifest: Manifest, took: Sequence[int]) -> str:
     span = format_ns(manifest.end - manifest.begin)
     if not manifest.command:
-        marks = manifest.recorder.get("marks")
-        seen = f", {plural(marks, 'mark')} seen" if isinstance(marks, int) and marks >= 0 else ""
-        return f"{span} of the whole machine{seen}"
+        marks = _count_marks(manifest)
+        # None is worth a word only where executions are to be what is marked.
+        seen = marks > 0 or (marks == 0 and manifest.execution.partition(",")[0] == "marker")
+        return f"{span} of the whole machine" + (f", {plural(marks, 'mark')} seen" if seen else "")
     runs = manifest.runs
     if not runs:
         return "no run"
-    # From the exec on, as what is compared: a fork waits for the recorder.
-    times = [run.end - (run.executed or run.begin) for run in runs]
+    # From the exec on: a fork waits for the recorder.
+    times = took or [run.end - (run.executed or run.begin) for run in runs]
     median = format_ns(statistics.median(times))
     if len(runs) == 1:
         return f"1 run, {median}"
@@ -258,17 +274,48 @@ def _describe_worth(manifest: Manifest) -> Iterator[str]:
         yield "over an hour: --interleave keeps a slow drift of the machine out of the comparison"
 
 
-def _describe_next(outcome: Outcome, request: RecordRequest) -> str:
+def _describe_next(outcome: Outcome, request: RecordRequest, words: Sequence[str]) -> Iterator[str]:
+    """Say the very next command, to be copied; `words` asked for this recording."""
     places = [shlex.quote(str(recording.directory)) for recording in outcome.recordings]
-    if outcome.recordings[0].manifest.recorder.get("name") == "counts":
-        return f"next: critpath signature {' '.join(places)}"
+    manifest = outcome.recordings[0].manifest
+    if manifest.recorder.get("name") == "counts":
+        yield f"next: critpath signature {' '.join(places)}"
+        return
     if len(places) > 1:
-        return f"next: critpath compare {' '.join(places)}"
-    other = "other" if request.output.name != "other" else "sample"
-    marked = bool(request.commands or request.execution or request.container)
-    marks = outcome.recordings[0].manifest.recorder.get("marks")
-    marked |= isinstance(marks, int) and marks > 0
-    return (
-        f"next: record the other state with -o {other}, then: critpath compare {places[0]} {other}"
-        + " (--execution SPEC where nothing there is marked by critpath)" * (not marked)
-    )
+        yield f"next: critpath compare {' '.join(places)}"
+        return
+    other = str(request.output.with_name("other" if request.output.name != "other" else "sample"))
+    compare = f"critpath compare {places[0]} {shlex.quote(other)}"
+    if not manifest.execution and _count_marks(manifest) <= 0:
+        yield (
+            "nothing there says what an execution is: the next command takes each process, from "
+            f"start to end; --profile {REQUESTS} records what servers are asked"
+        )
+        compare += " --execution process"
+    elif not manifest.command:
+        yield f"what its slow ones have in common: critpath explore {places[0]}"
+    yield f"next, in the other state: {_repeat(request, words, other)} && {compare}"
+
+
+def _count_marks(manifest: Manifest) -> int:
+    """Return how many marks of programs were seen, -1 where that is not known."""
+    marks = manifest.recorder.get("marks")
+    return marks if isinstance(marks, int) else -1
+
+
+def _repeat(request: RecordRequest, words: Sequence[str], other: str) -> str:
+    """Return the line that records once more as these words did, into another directory."""
+    command = list(request.commands[0]) if request.commands else []
+    has_it = bool(command) and list(words[-len(command) :]) == command
+    options = iter(words[: len(words) - len(command)] if has_it else words)
+    kept = []
+    for word in options:
+        if word in {"-o", "--output"}:
+            next(options, None)
+        elif word != "--force" and not re.match("-o.|--output=", word):
+            kept.append(word)
+    at = kept.index(_RECORD) + 1 if _RECORD in kept else 0
+    line = shlex.join(["critpath", *kept[:at], "-o", other, *kept[at:], *command])
+    if "SUDO_UID" not in os.environ:
+        return line
+    return with_sudo(line.removeprefix("critpath "))

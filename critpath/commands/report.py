@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from critpath.commands.declared import flag, option
-from critpath.commands.output import STDOUT, make_console, write_output
+from critpath.commands.output import STDOUT, hint, make_console, write_output
 from critpath.commands.path import print_paths
 from critpath.commands.reports import (
     OUTPUTS,
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 SETTINGS = LINKING
 
+MOST_BYTES: Final = 300_000  # of a page that is shown to others
 _COMPARISON: Final = "comparison"
 _KINDS: Final = {
     "path": "a path",
@@ -41,10 +44,14 @@ _KINDS: Final = {
 
 
 OPTIONS: Final = (
-    option("file", "FILE", "of compare --json or extract (- for JSON from stdin)"),
+    option("file", "FILE", "of compare --json, calibrate --json, ab --json, explore --json, or "
+        "saved paths (- for JSON from stdin)"),
     *OUTPUTS,
     option("--format", None, "", default="text", choices=("text", "json")),
-    flag("--segments", "of extract: every path in order of time, as critpath path has it"),
+    flag("--redact", "replace names of hosts, users, commands, files, paths and messages, and "
+        "keep a page below 300 kB, to be shown to others"),
+    flag("--redact-threads", "replace names of threads and programs, too"),
+    flag("--segments", "of saved paths: every path in order of time, as critpath path has it"),
 )  # fmt: skip
 
 
@@ -57,13 +64,15 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     if outputs.github and arguments.format == "json":
         raise UsageError("--format json and --github both write to stdout", "use one of them")
 
+    redacted = arguments.redact or arguments.redact_threads
     from critpath.store import find_format  # noqa: PLC0415 - start-up time
 
     if inputs and find_format(source):
         _refuse_outputs(
             outputs, f"{source} holds paths", f"critpath compare {source} SAMPLE shows them"
         )
-        # What extract wrote, or a baseline: nothing is read anew.
+        _refuse_redacting(f"{source} holds paths", redacted=redacted)
+        # Saved paths, or a baseline: nothing is read anew.
         from critpath import flow  # noqa: PLC0415 - the stages
 
         paths = flow.load_saved_paths(source)
@@ -77,6 +86,16 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             f"{arguments.file} holds {_KINDS[kind]}",
             "give a file of critpath compare --json",
         )
+        _refuse_redacting(f"{arguments.file} holds {_KINDS[kind]}", redacted=redacted)
+    elif redacted:
+        document = redact_names(
+            cast("ComparisonDocument", document),
+            threads=arguments.redact_threads,
+            page="html" in outputs.places,
+        )
+        # An address of a tracing UI tells whose it is.
+        outputs = replace(outputs, trace_url="")
+        hint(document.warnings[-1], quiet=settings["quiet"])
     if arguments.format == "json":
         _as_json(document, outputs)
     elif kind == _COMPARISON:
@@ -102,6 +121,11 @@ def _refuse_outputs(outputs: Outputs, what: str, do: str) -> None:
         raise UsageError(f"{what}, and {options[0]} shows a comparison", do)
 
 
+def _refuse_redacting(what: str, *, redacted: bool) -> None:
+    if redacted:
+        raise UsageError(f"{what}, and --redact is of comparisons", "leave --redact out")
+
+
 def _renderer(kind: str) -> Callable[[Any, Console], None]:
     if kind == "path":
         from critpath.report.text import render_path  # noqa: PLC0415 - start-up time
@@ -118,3 +142,39 @@ def _renderer(kind: str) -> Callable[[Any, Console], None]:
     from critpath.report.text import render_calibration  # noqa: PLC0415 - start-up time
 
     return render_calibration
+
+
+# What is shown to others.
+
+
+def redact_names(document: ComparisonDocument, *, threads: bool, page: bool) -> ComparisonDocument:
+    """Replace names; of what a page would have too much of, leave examples out.
+
+    Its last warning says what was replaced.  `threads`: names of threads and programs, too.
+    """
+    from critpath.report.document import redact  # noqa: PLC0415 - start-up time
+    from critpath.report.html import render_html  # noqa: PLC0415 - start-up time
+
+    shared = redact(document, threads=threads, users=_users())
+    if not page:
+        return shared
+    size = len(render_html(shared).encode())
+    for kept in (8, 4, 2, 1, 0):
+        if size < MOST_BYTES:
+            return shared
+        shared.aligned = shared.aligned[:kept]
+        if shared.pictures is not None:
+            shared.pictures.paths = shared.pictures.paths[: 8 * kept]
+        size = len(render_html(shared).encode())
+    if size >= MOST_BYTES:
+        raise UsageError(
+            f"the page has {size:,} bytes, and {MOST_BYTES:,} are the limit of a shared one",
+            "share the Markdown: --markdown FILE instead of --html",
+        )
+    return shared
+
+
+def _users() -> set[str]:
+    """Return who is at work here, by the names that paths and commands may have of them."""
+    names = {os.environ.get(key, "") for key in ("USER", "LOGNAME", "SUDO_USER")}
+    return {name for name in names if name}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -323,6 +324,13 @@ def load_saved(file: str) -> Document:
 
     if file != STDOUT:
         check_inputs([Path(file)])
+        if Path(file).is_dir():
+            place = shlex.quote(file)
+            raise UnreadableError(
+                f"{file} is a directory, and a report is made of one saved answer",
+                f"of recordings: critpath compare BEFORE {place} --html report.html; of what one "
+                f"spent its time on: critpath path {place}",
+            )
     try:
         if file == STDOUT:
             content = sys.stdin.buffer.read(LARGEST + 1)
@@ -332,8 +340,8 @@ def load_saved(file: str) -> Document:
         content.decode("utf-8")
     except UnicodeDecodeError:
         raise UnreadableError(
-            f"{file} is neither JSON nor an extract file",
-            "give a file of critpath compare --json or critpath extract",
+            f"{file} is neither JSON nor saved paths",
+            "give a file of critpath compare --json, or saved paths",
         ) from None
     except OSError as error:
         raise UnreadableError(

@@ -43,7 +43,7 @@ def check_inputs(paths: Iterable[Path]) -> None:
         if not found:
             raise UnreadableError(
                 f"{path} does not exist",
-                "name a recording, a directory of them, a CTF trace, an extract or a baseline",
+                "name a recording, a directory of them, a CTF trace, saved paths or a baseline",
             )
 
 

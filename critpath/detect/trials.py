@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,9 +33,10 @@ from critpath.documents.calibration import (
 from critpath.errors import InconclusiveError
 from critpath.model import I64, CompareSettings, State, Symbol, VectorTable
 from critpath.progress import Progress
-from critpath.schema.notes import LossyExecutions, Remark
+from critpath.schema.notes import LossyExecutions, Remark, SplitsCut
 from critpath.schema.parameters.ab import TRIALS
 from critpath.stats.rows import make_seed
+from critpath.text.calibration import describe_left
 from critpath.text.notes import word_all
 from critpath.text.recognized import identify_all
 from critpath.units import plural
@@ -55,7 +58,24 @@ class _Pool:
     sources: tuple[str, ...]
     settings: CompareSettings
     seed: int
-    tell: Progress
+    show: Progress
+    left: Callable[[], float]  # s that may still be spent
+    phases: Iterator[int]  # how many parts of the work are still to be done, before each
+    # Splits that were judged, those that there are, and executions of each, where time was over.
+    cut: list[tuple[int, int, int]] = field(default_factory=list)
+
+    def take_share(self) -> float:
+        """Return how many seconds are to be left when the next part of the work should end."""
+        left, parts = self.left(), next(self.phases)
+        return max(left - left / parts, 0.0) if math.isfinite(left) else 0.0
+
+    def is_over(self, share: float, done: int) -> bool:
+        """Tell whether a part has had its time, and enough was judged for a rate."""
+        return done >= TRIALS.least_splits and self.left() <= share
+
+    def tell(self, what: str) -> None:
+        """Show what is being done, and how long that may still go on."""
+        self.show(f"{what}{describe_left(self.left())}")
 
     def judge(self, split: Split, *, across: bool, floor: float | None = None) -> Judgement:
         """Judge a split as `compare` would."""
@@ -79,6 +99,7 @@ def calibrate(
     splits: int = 200,
     sizes: Sequence[int] | None = None,
     progress: Progress | None = None,
+    left: Callable[[], float] = lambda: math.inf,
 ) -> CalibrationDocument:
     """Hold the executions of a healthy program against each other.
 
@@ -95,6 +116,9 @@ def calibrate(
         Executions in the sample.
     progress : callable, optional
         Is shown what is being done.
+    left : callable, optional
+        Returns how many seconds may still be spent: where they are over, fewer splits are judged,
+        which the rates and a warning say.
 
     Returns
     -------
@@ -126,7 +150,9 @@ def calibrate(
         )
     fewer = max(TRIALS.permutations, round(TRIALS.reach / settings.alpha) - 1)
     lean = replace(settings, permutations=min(settings.permutations, fewer))
-    pool = _pool(normal, lean, tell)
+    # Of each size two kinds of splits are judged, and the smallest change is looked for.
+    parts = iter(range(3 * len(sizes), 0, -1))
+    pool = replace(_pool(normal, lean, tell), left=left, phases=parts)
     tell("measuring what recordings differ by")
     floor = _floor(pool)
     alarms: list[FalseAlarmsEntry] = []
@@ -146,6 +172,8 @@ def calibrate(
     mean = float(pool.table.total.mean())
     verdict, reasons = conclude(settings, alarms, smallest_shifts, floor, mean)
     noted = _note_warnings(normal)
+    if pool.cut:
+        noted.append(SplitsCut(*min(pool.cut)))
     return CalibrationDocument(
         format=CALIBRATION_FORMAT,
         version=__version__,
@@ -187,6 +215,8 @@ def _pool(normal: PathSet, settings: CompareSettings, tell: Progress) -> _Pool:
         settings,
         make_seed(table.durations),
         tell,
+        lambda: math.inf,
+        iter(()),
     )
 
 
@@ -213,7 +243,12 @@ def _false_alarms(
     size = len(splits[0].sample)
     alarms = bare = recommended = marked = 0
     kept = []
+    share = pool.take_share()
     for number, split in enumerate(splits, 1):
+        if pool.is_over(share, number - 1):
+            pool.cut.append((number - 1, len(splits), size))
+            splits = splits[: number - 1]
+            break
         pool.tell(
             f"{size} executions, {'recordings against each other' if across else 'shuffled'}: "
             f"{number} of {len(splits)}"
@@ -267,7 +302,10 @@ def _detectable(
     new = 0.0
     result: list[DetectableEntry] = []
     whole = float(pool.table.total.mean())
+    share = pool.take_share()
     for number, (kind, name, mean) in enumerate(asked):
+        if number >= _BEFORE_STATES and pool.left() <= share:
+            break
         pool.tell(f"{size} executions, smallest change shown: {number + 1} of {len(asked)}")
         column = number - _BEFORE_STATES
         if kind == "state" and longest[column] < TRIALS.negligible * new:
@@ -397,14 +435,16 @@ def session_splits(session: I64, sample: int, count: int, random_seed: int) -> l
     rng = np.random.default_rng([random_seed, sample, 1])
     fitting = _fitting(session, sample)
     draws = max(TRIALS.least_draws, count // max(len(fitting), 1))
-    result = []
+    result: list[list[Split]] = []
     for s in fitting:
         mine, others = np.flatnonzero(session == s), np.flatnonzero(session != s)
+        result.append([])
         for _ in range(draws):
             normal = rng.permutation(others)[: TRIALS.largest_normal]
             drawn = rng.permutation(mine)[:sample]
-            result.append(Split(np.sort(normal), np.sort(drawn), s))
-    return result
+            result[-1].append(Split(np.sort(normal), np.sort(drawn), s))
+    # The recordings in turns: who has no time for all has judged as many of each.
+    return list(chain.from_iterable(zip(*result, strict=True)))
 
 
 def _fitting(session: I64, sample: int) -> list[int]:

@@ -39,6 +39,8 @@ FORMER_BLOCK_RUNS: Final = 4  # technical
 # How a warning begins that says whom a CPU quota held back: the recorder writes it, and a
 # comparison must not blame who ran meanwhile.
 QUOTA_HELD: Final = "a CPU quota held"
+# How one begins that tells who records what is other than before: it is no trouble.
+MOUNTED: Final = "tracefs was not mounted"
 
 
 @dataclass(frozen=True)

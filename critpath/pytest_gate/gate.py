@@ -119,7 +119,7 @@ class Gate:
         Parameters
         ----------
         normal, sample : str or Path
-            Recordings, directories of them, traces, extract files or baselines.
+            Recordings, directories of them, traces, saved paths or baselines.
         **settings
             As in a call.
         """

@@ -31,6 +31,7 @@ from critpath.model.manifest import (
 from critpath.model.recording import (
     GAPS_FORMAT,
     MANIFEST_BYTES,
+    MOUNTED,
     SAMPLE,
     DiskRate,
     ReachedLimit,
@@ -108,7 +109,8 @@ def open_manifest(
     return manifest, (
         *([apart] if apart else []),
         *_check_finished(manifest, recording),
-        *manifest.warnings,
+        # What the recorder changed then was said then.
+        *(text for text in manifest.warnings if not text.startswith(MOUNTED)),
         *_note_unusual_runs(manifest),
         *(
             f"not recorded for {format_ns(max(gap.end - gap.begin, 0))}: {gap.what}"

@@ -125,7 +125,7 @@ def find_traces(path: Path, hosts: Sequence[HostRecording] | None = None) -> tup
 
 
 _LARGEST: Final = 1 << 28  # bytes of a document that are looked through
-_COMPARE: Final = "compare takes recordings, CTF traces, extract files and baselines"
+_COMPARE: Final = "compare takes recordings, CTF traces, saved paths and baselines"
 
 
 def identify_file(path: Path) -> tuple[str, str]:

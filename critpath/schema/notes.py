@@ -972,6 +972,15 @@ class HiddenByLevels(Note, frozen=True):
     level = "warning"
 
 
+class SplitsCut(Note, frozen=True):
+    """A calibration judged fewer divisions than it was asked for, as its time was over."""
+
+    judged: int
+    asked: int
+    size: int
+    level = "warning"
+
+
 class OutlyingExecutions(Note, frozen=True):
     """Executions of an anomaly stand out."""
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from typing import Final
 
+REQUESTS: Final = "requests"  # what executions are then, and the profile that records these events
 SOCKETS: Final = "sockets"
 BY_LENGTHS: Final = ("lengths", "lengths+packets")
 BY_CALLS: Final = ("calls", "calls+packets")

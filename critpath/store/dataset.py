@@ -28,7 +28,7 @@ from critpath.untrusted import LARGEST, TooLargeError, load_json
 DATASET: Final = "critpath/dataset/1"
 # Readers that are given the directory itself pass over what begins with an underscore.
 MANIFEST: Final = "_critpath.json"
-_DO: Final = "make it again with critpath extract"
+_DO: Final = "make it again: critpath export --format paths"
 
 
 @dataclass(frozen=True)

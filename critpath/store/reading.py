@@ -73,7 +73,7 @@ _MAGIC: Final = b"PAR1"
 # A thread of pyarrow's that still holds the Python file as the interpreter ends aborts the
 # process; columns of one row group are decoded no faster by several.
 _THREADS: Final = False
-_DO: Final = "make it again with critpath extract"
+_DO: Final = "make it again: critpath export --format paths"
 Wrong = Callable[[object], UnreadableError]
 
 
@@ -151,7 +151,7 @@ class _PathsFile:
         def look(parquet: pq.ParquetFile) -> dict[str, Any]:
             metadata = parquet.metadata.metadata or {}
             if KEY not in metadata:
-                raise self.wrong("a Parquet file, but not one of critpath extract")
+                raise self.wrong("a Parquet file, but not one of saved paths")
             about = load_json(metadata[KEY])
             found = about.get("format") if isinstance(about, dict) else None
             if found not in {FORMAT, FIRST}:

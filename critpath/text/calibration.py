@@ -5,13 +5,19 @@ A function is one sentence, named after its subject; its arguments are the facts
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
-from critpath.units import format_ns, format_share, plural, round_up
+from critpath.units import format_ns, format_share, format_span, plural, round_up
 
 if TYPE_CHECKING:
     from critpath.documents import FalseAlarmsEntry, FloorEntry, RateEntry
     from critpath.model import CompareSettings
+
+
+def describe_left(seconds: float) -> str:
+    """Return how long a calibration may still go on, "" where nothing bounds it."""
+    return f", at most {format_span(max(seconds, 1))} more" if math.isfinite(seconds) else ""
 
 
 def format_rate(rate: RateEntry) -> str:

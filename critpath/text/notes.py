@@ -824,6 +824,14 @@ def _too_few_executions(note: n.TooFewExecutions, words: Words) -> str:
     return f"too few {words.many} to decide at alpha {note.alpha:g}: each side needs {note.needed}"
 
 
+def _splits_cut(note: n.SplitsCut, _words: Words) -> str:
+    """The time of a calibration was over."""
+    return (
+        f"the time was over after {note.judged:,} of {note.asked:,} divisions into sets of "
+        f"{note.size:,}: the rates are less sure (calibrate --time goes on for longer)"
+    )
+
+
 def _hidden_by_levels(_note: n.HiddenByLevels, _words: Words) -> str:
     return (
         "the levels of states let this pass a gate, but a baseline takes in only what is slower "
@@ -1161,6 +1169,7 @@ _SENTENCES: Final[Mapping[type[n.Note], Callable[[Any, Words], str]]] = {
     n.NothingInCommon: _nothing_in_common,
     n.TooFewExecutions: _too_few_executions,
     n.HiddenByLevels: _hidden_by_levels,
+    n.SplitsCut: _splits_cut,
     n.OutlyingExecutions: _outlying_executions,
     n.OutliersAlone: _outliers_alone,
     n.StrangersHadCpus: _strangers_had_cpus,

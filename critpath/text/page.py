@@ -84,7 +84,12 @@ def _other_kinds(document: ComparisonDocument, kinds: Sequence[KindEntry]) -> li
 
 
 def find_deciding_p(document: ComparisonDocument) -> float | None:
-    """Return the p of the whole time; where states alone were flagged, the least of theirs."""
+    """Return the p of the whole time; where states alone were flagged, the least of theirs.
+
+    Of an answer that is not decided none: beside it a small one would read as if it were.
+    """
+    if document.verdict in {"inconclusive", "by_machine"}:
+        return None
     total = next((s for s in document.states if s.state == "total"), None)
     flagged = [s.p_value for s in document.states if s.flagged and s.p_value is not None]
     if total and (total.flagged or not flagged):
@@ -94,7 +99,7 @@ def find_deciding_p(document: ComparisonDocument) -> float | None:
 
 def _chance(document: ComparisonDocument) -> list[str]:
     p = find_deciding_p(document)
-    if p is None or document.verdict == "inconclusive" or not document.detection.flagged:
+    if p is None or not document.detection.flagged:
         return []
     shown = "< 0.0001" if p < 0.0001 else f"= {p:.2g}"  # technical: how a number is rounded
     if p > ANSWERS.often:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any, Final
 
-from critpath.errors import CritpathError
+from critpath.errors import CritpathError, with_sudo
 from critpath.model.recording import COUNTS
 from critpath.units import NS_PER_S, plural
 from critpath_record._pulse import name_thread
@@ -159,7 +159,7 @@ class Counting(Source):
         except OSError as error:
             raise CritpathError(
                 f"the kernel's events cannot be listed: {error.strerror}",
-                "record as root: sudo critpath record ...",
+                f"record as root: {with_sudo('record ...')}",
             ) from None
         available = [line.replace(":", "/", 1) for line in lines if ":" in line]
         return select_counted(self._asked.events, available)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from critpath import __version__
-from critpath.errors import CritpathError
+from critpath.errors import CritpathError, with_sudo
 from critpath.model.recording import COUNTS
 from critpath_record import bpf
 from critpath_record.counts.attach import ProgramCounts
@@ -22,8 +22,6 @@ from critpath_record.ftrace import tracefs
 from critpath_record.proc import read_text
 from critpath_record.recorder import RecorderSettings, Requirement
 from critpath_record.source import Source, Taken
-
-_ROOT = "sudo critpath record --recorder counts ..."
 
 
 def open_recorder(settings: RecorderSettings) -> Source:
@@ -60,7 +58,8 @@ def find_needs(settings: RecorderSettings | None = None) -> list[Requirement]:
     if settings is not None and settings.counts is not None and settings.counts.events == FREE:
         return []
     if os.geteuid() != 0:
-        return [Requirement("root", "counting what the kernel does needs root", _ROOT)]
+        do = with_sudo("record --recorder counts ...")
+        return [Requirement("root", "counting what the kernel does needs root", do)]
     root = tracefs.find() or (tracefs.mount() if settings is not None else None)
     if root is None:
         what = f"tracefs is not mounted at {tracefs.MOUNT_POINT}; a recording mounts it"

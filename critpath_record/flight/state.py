@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from critpath.errors import CritpathError, UsageError
+from critpath.errors import CritpathError, UsageError, with_sudo
 from critpath.units import safe_text
 from critpath.untrusted import read_object
 from critpath_record.dirfd import open_dir
@@ -169,7 +169,7 @@ class RunningFlight:
             where = f" in {directory}" if directory is not None else " on this machine"
             raise UsageError(
                 f"no flight recorder runs{where} that this user may ask",
-                "start one: sudo critpath record --always -o DIR",
+                f"start one: {with_sudo('record --always -o DIR')}",
             )
         if len(running) > 1:
             names = ", ".join(str(of.get("directory")) for _, of in running)

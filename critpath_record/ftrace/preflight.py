@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from critpath.errors import CritpathError
+from critpath.errors import CritpathError, with_sudo
 from critpath.schema.ways import way_of_requests
 from critpath_record.ftrace import tracefs
 from critpath_record.ftrace.drain import online_cpus
@@ -26,7 +26,6 @@ _LOCKDOWN: Final = Path("/sys/kernel/security/lockdown")
 _FILE_SYSTEMS: Final = Path("/proc/filesystems")
 _MEMORY: Final = Path("/proc/meminfo")
 
-_ROOT: Final = "sudo critpath record ..."
 _KERNEL: Final = (
     "boot a kernel with CONFIG_FTRACE=y, CONFIG_ENABLE_DEFAULT_TRACERS=y (or any tracer) "
     "and CONFIG_EVENT_TRACING=y, as every distribution's is"
@@ -67,7 +66,7 @@ def _find_needs(settings: RecorderSettings | None) -> Iterator[Requirement]:
     if os.access(root / "instances", os.W_OK | os.X_OK, effective_ids=True):
         yield from _kernel(root)
     elif os.geteuid() != 0:
-        yield Requirement("root", f"only root may use {root}", _ROOT)
+        yield Requirement("root", f"only root may use {root}", with_sudo("record ..."))
     elif not (root / "instances").is_dir():
         what = f"{root} has no instances: it is hidden or not whole"
         yield Requirement("instances", what, _KERNEL)
@@ -80,9 +79,12 @@ def _find_needs(settings: RecorderSettings | None) -> Iterator[Requirement]:
         )
 
 
-def offered_way() -> str:
-    """Return by which way requests of servers can be found in what this kernel records."""
-    root = tracefs.find()
+def offered_way(*, mount: bool = False) -> str:
+    """Return by which way requests of servers can be found in what this kernel records.
+
+    Without `mount`, "" as well where nobody has mounted what would tell.
+    """
+    root = tracefs.find() or (tracefs.mount() if mount else None)
     if root is None:
         return ""
     lines = read_text(root / "available_events").splitlines()
@@ -112,7 +114,7 @@ def _unmounted(*, mount: bool) -> Iterator[Requirement]:
     if known and "tracefs" not in known.split():
         yield Requirement("tracefs", "this kernel has no tracefs", _KERNEL)
     elif os.geteuid() != 0:
-        yield Requirement("root", "tracing through tracefs needs root", _ROOT)
+        yield Requirement("root", "tracing through tracefs needs root", with_sudo("record ..."))
         yield Requirement("tracefs", what, f"sudo {tracefs.MOUNT_COMMAND}")
     elif not has_capability(CAP_SYS_ADMIN):
         yield Requirement(

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from critpath import __version__
 from critpath.errors import CritpathError, UsageError
+from critpath.model.recording import MOUNTED
 from critpath.schema.ways import SOCKETS, way_of_requests
 from critpath_marks.channels import DESCRIPTOR, MARKER
 from critpath_marks.gate import GATE
@@ -189,7 +190,7 @@ class FtraceRecorder(UnderBudget, Source):
         profile = profile_events(self._settings.profile)
         root = tracefs.find() or tracefs.mount()
         if tracefs.was_mounted_here():
-            self._warnings.append(f"tracefs was not mounted; it is now, at {root}, and stays so")
+            self._warnings.append(f"{MOUNTED}; it is now, at {root}, and stays so")
         # Known before it is made: an abort at any moment removes it.
         self._instance = instance = Instance.pin(root, self._settings.session)
         instance.make()

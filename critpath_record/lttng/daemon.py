@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Final
 
-from critpath.errors import CritpathError
+from critpath.errors import CritpathError, with_sudo
 from critpath.model import CpuLoss
 from critpath.units import safe_text
 from critpath_marks.sessions import owner_of, start_time
@@ -145,7 +145,7 @@ def _terminate(pid: int) -> None:
                 continue
             except PermissionError:
                 raise CritpathError(
-                    f"the session daemon {pid} is another user's", "sudo critpath doctor --clean"
+                    f"the session daemon {pid} is another user's", with_sudo("doctor --clean")
                 ) from None
         deadline = time.monotonic() + _STOP_LIMIT
         while time.monotonic() < deadline:

@@ -13,8 +13,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from critpath.errors import with_sudo
 from critpath_marks.sessions import pid_namespace
-from critpath_record.identity import CAP_SYS_MODULE, INITIAL_PID_NAMESPACE, has_capability
+from critpath_record.identity import (
+    CAP_SYS_MODULE,
+    INITIAL_PID_NAMESPACE,
+    has_capability,
+)
 from critpath_record.lttng import program
 from critpath_record.proc import read_text
 from critpath_record.recorder import Requirement
@@ -86,7 +91,7 @@ def _rights(*, daemon: bool, loaded: bool) -> Iterator[Requirement]:
         yield Requirement(
             "tracing-group",
             f"not root, and not in the group {_GROUP}",
-            f"sudo critpath record ..., or: sudo usermod -aG {_GROUP} $USER, and log in again",
+            f"{with_sudo('record ...')}, or: sudo usermod -aG {_GROUP} $USER, and log in again",
         )
     elif not daemon:
         yield Requirement(

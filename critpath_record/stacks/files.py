@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, ClassVar, Final
 
-from critpath.errors import CritpathError
+from critpath.errors import CritpathError, with_sudo
 from critpath.units import plural
 from critpath_marks.sessions import pid_namespace
 from critpath_record import bpf
@@ -74,7 +74,7 @@ _WITHOUT: Final = "record without --files"
 def find_needs() -> list[Requirement]:
     """Return what naming files and peers lacks here."""
     if os.geteuid():
-        return [Requirement("root", "naming files needs root", "sudo critpath record --files")]
+        return [Requirement("root", "naming files needs root", with_sudo("record --files"))]
     if platform.machine() != "x86_64":
         what = f"files are named on x86-64 only, this is {platform.machine()}"
         return [Requirement("files", what, _WITHOUT)]

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from critpath.errors import CritpathError
+from critpath.errors import CritpathError, with_sudo
 from critpath.units import plural, safe_text
 from critpath_record.counts.groups import find_root
 from critpath_record.lttng.program import trusted_program
@@ -46,7 +46,7 @@ def find_needs() -> list[Requirement]:
         what = "no stacks are taken on this kind of machine"
         return [Requirement("perf", what, "record without --stacks")]
     if os.geteuid():
-        return [Requirement("root", "taking stacks needs root", "sudo critpath record --stacks")]
+        return [Requirement("root", "taking stacks needs root", with_sudo("record --stacks"))]
     return []
 
 
@@ -187,6 +187,12 @@ class PerfSource(Source):
             warnings.append(
                 f"no function of {absent} has a name, as no such file is here: of a program in a "
                 "container record with -a while it runs"
+            )
+        if counted.get("java"):
+            warnings.append(
+                "functions of Java have no names: start java with -XX:+PreserveFramePointer, and "
+                "while it is recorded have it write them: jcmd PID Compiler.perfmap (JDK 17 and "
+                "later), or an agent such as perf-map-agent"
             )
         if replaced:
             warnings.append(

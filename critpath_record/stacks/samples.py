@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from critpath.errors import CritpathError
+from critpath.errors import CritpathError, with_sudo
 from critpath.units import NS_PER_S, plural, safe_text
 from critpath_record._pulse import name_thread
 from critpath_record.counts.groups import find_root
@@ -64,7 +64,7 @@ def find_needs() -> list[Requirement]:
         what = f"no Python is sampled on {platform.machine()}"
         return [Requirement("samples", what, _WITHOUT)]
     if os.geteuid():
-        return [Requirement("root", "taking stacks needs root", "sudo critpath record --stacks")]
+        return [Requirement("root", "taking stacks needs root", with_sudo("record --stacks"))]
     return []
 
 

@@ -67,7 +67,9 @@ _MOST_FRAMES: Final = 500_000
 _MEMORY: Final = 4 << 30  # of perf and addr2line
 _INSTALLED: Final = re.compile(r"/(?:usr/)?lib(?:64)?/|.*/(?:(?:site|dist)-packages|lib-dynload)/")
 _OF_A_FILE: Final = re.compile(r"/(?!/anon)")
+_MADE: Final = re.compile(r"//anon|\[anon|.*/perf-\d+\.map$")  # code that a program made in memory
 _UNNAMED: Final = 20  # stripped programs that are named
+_SEEN: Final = 0.05  # technical: share of stacks from which on a program without names is told of
 _PATIENCE: Final = 120  # s for the lines of one file
 _SOURCE: Final = 4 << 20  # bytes of a Python file that is looked through
 
@@ -107,9 +109,24 @@ class Unwound:
         return address if file is None else address._replace(module=file.path)
 
     def commonest(self) -> list[Address]:
-        """Return all addresses, those of most stacks first."""
-        often = Counter(chain.from_iterable(self.stacks))
-        return sorted(self.addresses, key=lambda address: -often[self.addresses[address]])
+        """Return addresses, those of most stacks first; not of a bystander, which few stacks have.
+
+        Whoever else woke a thread once is nobody's to build anew.
+        """
+        often = Counter(chain.from_iterable(map(set, self.stacks)))
+        places = list(self.addresses)
+        modules = Counter(m for stack in self.stacks for m in {places[at].module for at in stack})
+        least = _SEEN * len(self.stacks)
+        kept = (address for address in places if modules[address.module] >= least)
+        return sorted(kept, key=lambda address: -often[self.addresses[address]])
+
+    def has_unnamed_java(self) -> bool:
+        """Tell whether a JVM ran code that it made, of which no map gives the names."""
+        unnamed = any(
+            _MADE.match(address.module) and address.function in {"", "[unknown]"}
+            for address in self.addresses
+        )
+        return unnamed and any(one.module.endswith("/libjvm.so") for one in self.addresses)
 
     def add(self, lines: Sequence[str]) -> int:
         """Add a stack as perf prints it, innermost frame first; return its number or -1."""
@@ -151,6 +168,7 @@ def main(arguments: Sequence[str]) -> int:
         cut = write_frames(found, stream)
     counted: dict[str, object] = {"samples": found.samples, "stacks": len(found.stacks)}
     counted["stripped"], counted["absent"] = find_unnamed(found.commonest(), elsewhere)
+    counted["java"] = int(found.has_unnamed_java())
     met = {address.module for address in found.addresses}
     counted["replaced"] = [_clean(of.path) for name, of in replaced.items() if name in met]
     sys.stderr.write("\n" + json.dumps({**counted, "lost": found.lost, "cut": cut}) + "\n")

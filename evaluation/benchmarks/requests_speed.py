@@ -123,7 +123,11 @@ def extraction_rows(home: Path, recording: Path, rounds: int) -> tuple[list[Row]
 
     rows = []
     for key, what, way in (
-        ("requests_command", "critpath extract: requests / the same windows", command),
+        (
+            "requests_command",
+            "critpath export --format paths: requests / the same windows",
+            command,
+        ),
         ("requests_warm", "the same in a warm process", warm),
     ):
         both = [(way("requests"), way("windows")) for _ in range(rounds)]

@@ -226,7 +226,7 @@ def speed(bench: Bench, rows: Rows) -> None:
                 "critpath: decode, warm": (taken["decode"], events),
                 "critpath: decode and merge, warm": (taken["merge"], events),
                 "critpath: trace to paths and vectors, warm": (taken["vectors"], events),
-                "critpath extract, a fresh process": (taken["command"], events),
+                "critpath export --format paths, a fresh process": (taken["command"], events),
             }
             if taken["bt2"]
             else {name: (taken[name], events) for name in names if taken[name]},
@@ -319,8 +319,8 @@ def growth(bench: Bench, rows: Rows, sizes: Sequence[int]) -> None:
         idle.append(bench.extract([tiny]))
         for events, trace in traces.items():
             taken[events].append(bench.extract([trace]))
-    shown = {"critpath extract, 5,000 events": (idle, 5_000)}
-    shown |= {f"critpath extract, {n:,} events": (taken[n], n) for n in sizes}
+    shown = {"critpath export --format paths, 5,000 events": (idle, 5_000)}
+    shown |= {f"critpath export --format paths, {n:,} events": (taken[n], n) for n in sizes}
     print(seconds_table("the whole command as traces grow", shown))
     low, high = sizes[0], sizes[-1]
     span = math.log(high / low)

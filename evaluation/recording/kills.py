@@ -90,7 +90,7 @@ def judge(kind: str, pid: int, place: Path) -> list[str]:
             wrong.append(f"{made.name} is {state}")
         if kind == "counts":
             continue
-        done = critpath("verify", made)
+        done = critpath("doctor", made)
         if done.returncode and "lost" not in done.stdout:  # what was lost is said to be
             wrong.append(done.stdout + done.stderr)
         done = critpath("path", made, "--execution", "marker")

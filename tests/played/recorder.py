@@ -48,6 +48,8 @@ class Plan:
         Of the recorder's own, with a priority that no command should have.
     clock : module
         What it takes for `time`.
+    way : str
+        By which way requests of servers can be found here.
     """
 
     log: Path
@@ -58,6 +60,7 @@ class Plan:
     missing: Mapping[str, str] = field(default_factory=dict)
     on: dict[str, Callable[[], object]] = field(default_factory=dict)
     threads: int = 0
+    way: str = "sockets"
     clock: Any = time
 
     @property
@@ -190,6 +193,7 @@ def install(plan: Plan, replace: Setter = setattr) -> None:
             [Requirement("x", reason, f"mend {name}")] if reason else []
         )
         module.finish_killed = lambda *_: None
+        module.offered_way = lambda **_: plan.way
         sys.modules[module.__name__] = module
         found[name] = module.__name__
     for place in ("recorder", "session", "cleanup", "recovery"):

@@ -61,6 +61,8 @@ class PlayedSession:
     def __init__(
         self, place: Path, monkeypatch: pytest.MonkeyPatch, critpath: Callable[..., Completed]
     ) -> None:
+        self.servers: list[str] = []
+        self.load = 0.0
         self.place, self._monkeypatch, self._critpath = place / "here", monkeypatch, critpath
         self._programs = place / "programs"
         self.machine = place / "machine"  # whose processes and runtimes there are
@@ -116,6 +118,8 @@ class PlayedSession:
         patch.setattr(session, "ScriptWatch", NoScripts)
         patch.setattr(session, "MarkRequests", no_requests)
         patch.setattr(session, "name_disks", dict)
+        patch.setattr(session, "find_servers", lambda: self.servers)
+        patch.setattr("os.getloadavg", lambda: (self.load, 0.0, 0.0))
         patch.setattr(session, "make_probes", dict)
         assert recovery.RECORDERS  # imported, so that the fakes are put there, too
         assert cleanup.LEFTOVERS

@@ -94,10 +94,10 @@ def _fitting(blocks: list[str], most: int) -> str:
 def _blocks(document: ComparisonDocument, size: _Size) -> Iterator[str]:
     headline = describe_headline(document)
     word = headline.word if headline.word == "OK" else headline.title.capitalize()
-    yield f"**{headline.sign} {word}: {inert(headline.sentence)}**"
+    yield f"**{headline.sign} {word}: {inert(_ended(headline.sentence))}**"
     yield inert(describe_why(document))
     warned = serious_warnings(document)
-    yield from _list([f"⚠ {warning}" for warning in warned], size.said)
+    yield from _list([f"⚠ {_ended(warning)}" for warning in warned], size.said)
     bars, _, _ = answer_parts(document)
     if bars and size.bars:
         yield _drawn(["".join(words for words, _ in line).rstrip() for line in bars])
@@ -105,10 +105,15 @@ def _blocks(document: ComparisonDocument, size: _Size) -> Iterator[str]:
     yield from _causes(document, size)
     yield from [inert(line) for line in describe_seen(document)[:1]]
     small = [*small_print(document), *describe_hints(document)]
-    yield from [inert(" ".join(small))] if small else []
+    yield from [inert(" ".join(map(_ended, small)))] if small else []
     yield from _states(document, size)
     yield from _decided(document, size)
     yield f"{inert(recordings_line(document))} · critpath {inert(document.version)}"
+
+
+def _ended(said: str) -> str:
+    """Return a sentence with its full stop: on a terminal the line is its end."""
+    return said if said.endswith((".", "?", "!", ":")) else f"{said}."
 
 
 def _drawn(lines: list[str]) -> str:
@@ -147,7 +152,7 @@ def _causes(document: ComparisonDocument, size: _Size) -> Iterator[str]:
     listed = listed_causes(document, size.causes)
     if not listed and describe_headline(document).word not in {"SLOWER", "FASTER"}:
         return
-    lines = [f"{i}. {inert(cause_line(document, cause))}" for i, cause in listed]
+    lines = [f"{i}. {inert(_ended(cause_line(document, cause)))}" for i, cause in listed]
     shown = [cause for _, cause in listed]
     rest = [cause for cause in document.causes if cause not in shown]
     said = [describe_other_causes(document, rest)]

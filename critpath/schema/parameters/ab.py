@@ -147,6 +147,9 @@ class Trials(Group, name="trials"):
     permutations = Parameter(299, "permutations", "of each test", COST)
     largest_normal = Parameter(100, "executions", "of a normal set", COST)
     least_normal = Parameter(30, "executions", "of a normal set", CUSTOM)
+    least_splits = Parameter(
+        20, "splits", "of each size that are judged, even when the time is over", CUSTOM
+    )
     least_draws = Parameter(10, "executions", "of one recording, however many there are", CUSTOM)
 
 
@@ -169,6 +172,13 @@ class Foresight(Group, name="foresight"):
 
     blocks = Parameter(5, "blocks", "from so many on it is known how runs differ", SIMULATED)
     wanted = Parameter(0.25, "share", "of a run's time: a slowdown that should show", CUSTOM)
+    busy = Parameter(
+        1.0,
+        "threads",
+        "for each CPU, that ran or waited for one in the last minute: with more, who records once "
+        "is told beforehand to record in turns",
+        Derived("with more threads than CPUs some wait"),
+    )
 
 
 FORESIGHT: Final = Foresight()

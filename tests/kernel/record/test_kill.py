@@ -94,7 +94,7 @@ def check_readable(output, critpath):
     assert inside == {"critpath.json", "trace"}, inside
     manifest = json.loads((output / "critpath.json").read_text())
     assert manifest["state"] in {"complete", "interrupted"}
-    done = critpath("extract", output, "-o", output.parent / "saved.parquet")
+    done = critpath("export", "--format", "paths", output, "-o", output.parent / "saved.parquet")
     # What Ctrl-C ended is no execution.
     if any(not run["interrupted"] for run in manifest["runs"]):
         assert done.returncode == 0, done.stderr

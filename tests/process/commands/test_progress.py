@@ -86,16 +86,16 @@ def test_progress_is_one_line_and_gone_at_the_end():
     assert seen.count(b"\x1b[?25l") == seen.count(b"\x1b[?25h") == 1  # the cursor is back
 
 
-@pytest.mark.parametrize("verb", ["compare", "extract", "path"])
+@pytest.mark.parametrize("verb", ["compare", "export", "path"])
 def test_a_command_leaves_only_its_answer_on_the_terminal(verb, guest, extracted, tmp_path):
     recording = guest("sample-lock")
     arguments = {
         "compare": [extracted("normal"), extracted("sample-lock")],
-        "extract": [recording, "-o", tmp_path / "paths"],
+        "export": [recording, "--format", "paths", "-o", tmp_path / "paths"],
         "path": [recording],
     }[verb]
     seen = see_on_terminal(COMMAND, verb, *map(str, arguments))
     assert re.search(rb"(reading|walking|comparing|finding|testing) ", seen)
     left = "\n".join(screen_of(re.sub(rb"\x1b\[[0-9;]*m", b"", seen)))
     assert not re.search("(reading|walking|finding kinds|testing differences)", left)
-    assert {"compare": "SLOWER", "extract": "saved to", "path": "next:"}[verb] in left
+    assert {"compare": "SLOWER", "export": "saved to", "path": "next:"}[verb] in left

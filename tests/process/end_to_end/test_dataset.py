@@ -47,7 +47,17 @@ def test_the_same_bytes_with_one_job_and_with_two(critpath, here):
 
 def test_a_dataset_is_compared_as_its_recordings_are(critpath, here):
     for name in ("normal", "sample-lock"):
-        done = critpath("extract", name, "--execution", REQUESTS, "-o", f"{name}.set/", cwd=here)
+        done = critpath(
+            "export",
+            "--format",
+            "paths",
+            name,
+            "--execution",
+            REQUESTS,
+            "-o",
+            f"{name}.set/",
+            cwd=here,
+        )
         assert done.returncode == 0, done.stderr
         assert f"saved to {name}.set (a dataset of 1 file); next: critpath" in done.stderr
         assert f"critpath compare {name}.set SAMPLE" in done.stderr
@@ -60,7 +70,9 @@ def test_a_dataset_is_compared_as_its_recordings_are(critpath, here):
     shown = critpath("report", "normal.set", cwd=here)
     assert shown.returncode == 0
     assert shown.stdout
-    merged = critpath("extract", "normal.set", "sample-lock.set", "-o", "both", cwd=here)
+    merged = critpath(
+        "export", "--format", "paths", "normal.set", "sample-lock.set", "-o", "both", cwd=here
+    )
     assert merged.returncode == 0, merged.stderr
     parts = json.loads((here / "both" / "_critpath.json").read_text())["parts"]
     assert [part["recordings"] for part in parts] == [["normal"], ["sample-lock"]]
@@ -89,7 +101,7 @@ def test_what_stands_there_is_replaced_only_when_that_is_asked_for(critpath, her
     for out in ("empty", "file"):
         assert critpath(*run, "-o", out, "--force", cwd=tmp_path).returncode == 0
         assert tree(tmp_path / out) == before
-    again = critpath("extract", "empty", "-o", "empty", "--force", cwd=tmp_path)
+    again = critpath("export", "--format", "paths", "empty", "-o", "empty", "--force", cwd=tmp_path)
     assert "both input and output" in again.stderr
     assert sorted(f.name for f in tmp_path.iterdir()) == ["empty", "file", "other"]
 
@@ -116,7 +128,7 @@ def test_nothing_is_left_where_no_execution_is(critpath, here, tmp_path):
 
 @pytest.mark.parametrize("name", ["o.csv", "o.JSON", "o.arrow", "o.gz", "o.feather", "o.txt", ""])
 def test_a_name_that_means_another_format_is_refused(critpath, here, tmp_path, name):
-    done = critpath("extract", here / "normal", "-o", name, cwd=tmp_path)
+    done = critpath("export", "--format", "paths", here / "normal", "-o", name, cwd=tmp_path)
     says = f"critpath: {name}: extract writes Parquet" if name else "critpath: -o names nothing"
     assert (done.returncode, done.stderr.splitlines()[0]) == (2, says)
     assert ".parquet" in done.stderr.splitlines()[1]

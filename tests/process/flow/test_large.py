@@ -99,7 +99,9 @@ def test_several_jobs_within_a_limit_write_the_same(critpath, guest, tmp_path):
     written = []
     for options in (("--jobs", "1"), ("--jobs", "2", "--max-memory", "16G")):
         out = tmp_path / f"{len(written)}.parquet"
-        done = critpath("extract", *recordings, "-o", out, *options, "--execution", REQUESTS)
+        done = critpath(
+            "export", "--format", "paths", *recordings, "-o", out, *options, "--execution", REQUESTS
+        )
         assert done.returncode == 0, done.stderr
         written.append(out.read_bytes())
     assert written[0] == written[1]

@@ -147,7 +147,10 @@ def operations(place: Path, extract: Path) -> dict[str, Work]:
         "save": save,
         "dataset": dataset,
         "extract": lambda: main(
-            ["extract", "--quiet", str(extract), "--force", "-o", str(place / "again.parquet")]
+            [
+                *("export", "--format", "paths", "--quiet", str(extract), "--force"),
+                *("-o", str(place / "again.parquet")),
+            ]
         ),
         "baseline": lambda: main(
             ["baseline", "save", "--quiet", str(extract), "--force", "-o", str(place / "base.json")]

@@ -82,7 +82,7 @@ def test_fewer_executions_are_said_everywhere(run):
 
 def test_every_command_that_reads_paths_reads_a_baseline(run, tmp_path):
     run("baseline", "save", "normal", "-o", "b.json")
-    assert run("extract", "b.json", "-o", "p.parquet").code == 0
+    assert run("export", "--format", "paths", "b.json", "-o", "p.parquet").code == 0
     assert run("compare", "p.parquet", "sample-lock").code == 1
     assert run("compare", "sample-lock", "b.json").code == 0
     assert run("report", "b.json").out == run("report", "normal").out

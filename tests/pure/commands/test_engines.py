@@ -14,6 +14,6 @@ def test_what_it_refuses_before_any_work(critpath, tmp_path, guest):
         (("-o", "x", "--jobs", "2", *dask), "--jobs is of this machine"),
         (("-o", "x", "--jobs", "0"), "--jobs"),
     ):
-        done = critpath("extract", recording, *options, cwd=tmp_path)
+        done = critpath("export", "--format", "paths", recording, *options, cwd=tmp_path)
         assert (done.returncode, says in done.stderr) == (2, True), done.stderr
         assert list(tmp_path.iterdir()) == []

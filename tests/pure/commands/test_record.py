@@ -167,8 +167,9 @@ def test_a_good_recording():
     text = said(make_manifest())
     assert "rec: 12 runs, median 6.50 ms (1.00 ms to 12.0 ms)" in text
     assert "900 events, 120.6 KiB, recorder ftrace 1" in text
-    assert "next: record the other state with -o other" in text
-    assert "critpath compare rec other" in text
+    assert text.endswith(
+        "next, in the other state: critpath record -o other work && critpath compare rec other"
+    )
     assert "warning" not in text
 
 
@@ -207,11 +208,58 @@ def test_interleaved_says_compare():
     assert text.endswith("next: critpath compare normal sample")
 
 
+def machine(**changes) -> tuple[Manifest, RecordRequest]:
+    return make_manifest(0, command=(), **{"execution": "", **changes}), RecordRequest(
+        Path("my rec"), (), "1"
+    )
+
+
 def test_the_machine_says_that_an_execution_must_be_named():
-    machine = make_manifest(0, command=(), execution="")
-    text = said(machine, request=RecordRequest(Path("my rec"), (), "1"))
+    manifest, request = machine()
+    text = said(manifest, request=request)
     assert "1.00 s of the whole machine" in text
-    assert "--execution SPEC" in text
+    assert "--profile requests records" in text
+    assert text.endswith("critpath compare rec other --execution process")
+    assert "mark" not in text
+
+
+def test_requests_of_the_machine_are_explored_and_compared():
+    manifest, request = machine(execution="requests")
+    *_, explore, following = said(manifest, request=request).splitlines()
+    assert explore.endswith(": critpath explore rec")
+    assert following.endswith("&& critpath compare rec other")
+
+
+@pytest.mark.parametrize(
+    ("execution", "marks", "shown"),
+    [("", 0, ""), ("requests", 0, ""), ("", 3, ", 3 marks seen"), ("marker", 0, ", 0 marks seen")],
+)
+def test_marks_are_counted_where_some_were_meant(execution, marks, shown):
+    manifest, request = machine(execution=execution, recorder={"name": "ftrace", "marks": marks})
+    assert f"whole machine{shown}\n" in said(manifest, request=request)
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ("record -a --duration 2 -o rec --force", "record -o other -a --duration 2"),
+        ("record -orec -a", "record -o other -a"),
+        ("--quiet record --output=rec -a", "--quiet record -o other -a"),
+    ],
+)
+def test_the_next_line_records_as_this_one_did(words, line):
+    manifest, request = machine(execution="requests")
+    outcome = Outcome(0, (Recording(Path("rec"), manifest),), 1)
+    *_, following = describe_outcome(outcome, request, words.split())
+    assert f": critpath {line} && critpath compare rec other" in following
+
+
+def test_a_command_keeps_its_own_options():
+    request = RecordRequest(Path("rec"), (("work", "-o", "a b"),), "1")
+    outcome = Outcome(0, (Recording(Path("rec"), make_manifest()),), 1)
+    words = ["record", "-n", "12", "-o", "rec", "--", "work", "-o", "a b"]
+    *_, following = describe_outcome(outcome, request, words)
+    assert ": critpath record -o other -n 12 -- work -o 'a b' && " in following
 
 
 def test_nothing_recorded():

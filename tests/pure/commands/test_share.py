@@ -1,4 +1,4 @@
-"""``critpath share``: a page for others has the answer and none of the names."""
+"""``critpath report --redact``: a page for others has the answer and none of the names."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ from critpath.text.explanation import describe_cause
 from tests.pure.report import factory, hostile
 
 LIMIT = 300_000
+URL = "https://jaeger.example/trace/{trace_id}"
 
 
 def share(tmp_path: Path, document: ComparisonDocument, *options: str) -> bytes:
     """Share a document as a user does, and return the page."""
     file, page = tmp_path / "answer.json", tmp_path / "page.html"
     file.write_bytes(msgspec.json.encode(document))
-    assert main(["share", str(file), "-o", str(page), "--force", "--quiet", *options]) == 0
+    assert main(["report", "--redact", str(file), "--html", str(page), "--quiet", *options]) == 0
     return page.read_bytes()
 
 
@@ -123,7 +124,7 @@ def test_short_names_of_hosts_are_replaced_where_hosts_stand(tmp_path):
 def test_threads_are_replaced_where_asked(tmp_path):
     document = INNOCENT
     kept = share(tmp_path, document).decode()
-    replaced = share(tmp_path, document, "--threads").decode()
+    replaced = share(tmp_path, document, "--redact-threads").decode()
     assert "worker" in kept
     assert "kworker/0" in kept
     assert "worker" not in replaced
@@ -133,11 +134,10 @@ def test_threads_are_replaced_where_asked(tmp_path):
 def test_what_was_replaced_is_said_and_what_was_kept(tmp_path, capsys):
     file, page = tmp_path / "answer.json", tmp_path / "page.html"
     file.write_bytes(msgspec.json.encode(INNOCENT))
-    assert main(["share", str(file), "-o", str(page)]) == 0
+    assert main(["report", "--redact", str(file), "--html", str(page)]) == 0
     said = capsys.readouterr().err
     for what in ("2 recordings", "1 host", "1 command", "names of threads and kinds"):
         assert what in said
-    assert f"{page}: {page.stat().st_size / 1000:.0f} kB" in said
     # Whoever reads the page can see it as well.
     assert "names were replaced for sharing" in page.read_text(encoding="utf-8")
 
@@ -203,7 +203,7 @@ def test_a_real_comparison_opens_at_its_answer(answer, tmp_path):
     sets = [
         one for which in answer("sample-lock").plain["sets"].values() for one in which["sources"]
     ]
-    assert main(["share", str(file), "-o", str(page), "--quiet"]) == 0
+    assert main(["report", "--redact", str(file), "--html", str(page), "--quiet"]) == 0
     text = page.read_text(encoding="utf-8")
     assert page.stat().st_size < LIMIT
     assert str(tmp_path) not in text
@@ -217,14 +217,14 @@ def test_a_real_comparison_opens_at_its_answer(answer, tmp_path):
 
 def test_a_page_that_would_be_too_large_shows_fewer_examples(tmp_path, monkeypatch):
     whole = len(share(tmp_path, INNOCENT))
-    monkeypatch.setattr("critpath.commands.share.MOST_BYTES", whole - 1)
+    monkeypatch.setattr("critpath.commands.report.MOST_BYTES", whole - 1)
     page = share(tmp_path, INNOCENT)
     assert len(page) < whole
     assert b"SLOWER" in page
-    monkeypatch.setattr("critpath.commands.share.MOST_BYTES", 1000)
+    monkeypatch.setattr("critpath.commands.report.MOST_BYTES", 1000)
     (tmp_path / "page.html").unlink()
     file = tmp_path / "answer.json"
-    assert main(["share", str(file), "-o", str(tmp_path / "page.html")]) == 2
+    assert main(["report", "--redact", str(file), "--html", str(tmp_path / "page.html")]) == 2
     assert not (tmp_path / "page.html").exists()
 
 
@@ -232,7 +232,7 @@ def test_a_page_that_would_be_too_large_shows_fewer_examples(tmp_path, monkeypat
 
 
 def refused(capsys, *arguments: str) -> tuple[int, list[str]]:
-    code = main(["share", *arguments])
+    code = main(["report", "--redact", *arguments])
     return code, capsys.readouterr().err.splitlines()
 
 
@@ -252,25 +252,35 @@ def test_what_is_no_comparison_is_refused(content, code, tmp_path, capsys):
     file, page = tmp_path / "answer.json", tmp_path / "page.html"
     if content is not None:
         file.write_bytes(content)
-    found, lines = refused(capsys, str(file), "-o", str(page))
+    found, lines = refused(capsys, str(file), "--html", str(page))
     assert found == code
     assert len(lines) == 2
     assert not page.exists()
 
 
-def test_nothing_is_replaced_unasked(tmp_path, capsys):
+def test_what_cannot_be_is_refused_and_nothing_written(tmp_path, capsys):
     file = tmp_path / "answer.json"
     file.write_bytes(before := msgspec.json.encode(INNOCENT))
-    page = tmp_path / "page.html"
-    page.write_text("mine")
-    code, lines = refused(capsys, str(file), "-o", str(page))
-    assert (code, len(lines)) == (2, 2)
-    assert "--force" in lines[1]
-    assert page.read_text() == "mine"
-    code, lines = refused(capsys, str(file), "-o", str(file), "--force")
-    assert (code, len(lines)) == (2, 2)
+    for place in (file, tmp_path / "no" / "page.html"):
+        code, lines = refused(capsys, str(file), "--html", str(place))
+        assert (code, len(lines)) == (2, 2)
     assert file.read_bytes() == before
-    code, lines = refused(capsys, str(file), "-o", str(tmp_path / "no" / "page.html"))
-    assert (code, len(lines)) == (2, 2)
-    assert main(["share", str(file), "-o", str(page), "--force"]) == 0
-    assert page.read_bytes().startswith(b"<!")
+
+
+def test_other_outputs_are_without_names_too(tmp_path, capsys):
+    file = tmp_path / "answer.json"
+    file.write_bytes(msgspec.json.encode(with_names("web1.corp", "joe", "/srv/run", "recs")))
+    for output in ("--markdown", "--json", "--junit", "--html"):
+        assert main(["report", "--redact", str(file), output, "-", "--trace-url", URL]) == 0
+        said = capsys.readouterr().out
+        assert not [word for word in ("web1.corp", "/home/joe", "jaeger") if word in said]
+    assert main(["report", "--redact", str(file), "-v"]) == 0
+    assert "web1.corp" not in capsys.readouterr().out
+
+
+def test_only_a_comparison_is_redacted(tmp_path, capsys):
+    file = tmp_path / "doctor.json"
+    file.write_text(json.dumps({"format": "critpath/calibration/1"}))
+    code, lines = refused(capsys, str(file))
+    assert code
+    assert len(lines) == 2

@@ -192,14 +192,24 @@ def test_a_directory_without_permission(run, fake, tmp_path):
 
 
 def test_extract_saves_what_can_be_loaded(run, fake, tmp_path):
-    done = run("extract", "normal", "sample", "-o", "p.parquet", "--execution", "thread")
+    done = run(
+        "export",
+        "--format",
+        "paths",
+        "normal",
+        "sample",
+        "-o",
+        "p.parquet",
+        "--execution",
+        "thread",
+    )
     assert done.code == 0
     assert done.out == ""
     assert "2 executions of 1 recording saved to p.parquet" in done.err
     assert len(load_paths(tmp_path / "p.parquet")) == 2
     assert fake.called("extract")[0][0] == ([Path("normal"), Path("sample")],)
-    assert run("extract", "normal", "-o", "p.parquet").code == 2
-    assert run("extract", "normal", "-o", "p.parquet", "--force").code == 0
+    assert run("export", "--format", "paths", "normal", "-o", "p.parquet").code == 2
+    assert run("export", "--format", "paths", "normal", "-o", "p.parquet", "--force").code == 0
 
 
 # ----------------------------------------------------------------------- path

@@ -75,7 +75,16 @@ BAD = [
 COMMANDS = {
     "path --tid": ("path", "BAD", "--tid", "1"),
     "path": ("path", "BAD", "--format", "json"),
-    "extract": ("extract", "BAD", "-o", "out.parquet", "--execution", REQUESTS),
+    "export paths": (
+        "export",
+        "--format",
+        "paths",
+        "BAD",
+        "-o",
+        "out.parquet",
+        "--execution",
+        REQUESTS,
+    ),
     "compare, sample": (
         *("compare", "GOOD", "BAD", "--execution", REQUESTS),
         *("--html", "out.html", "--json", "out.json"),
@@ -130,12 +139,12 @@ def test_a_trace_without_scheduling_and_without_specification(shared, critpath, 
         ("events:", "events"),
     ],
 )
-@pytest.mark.parametrize("verb", ["path", "extract", "compare"])
+@pytest.mark.parametrize("verb", ["path", "export", "compare"])
 def test_a_wrong_execution_specification(guest, critpath, tmp_path, specification, says, verb):
     trace = guest("sample-lock")
     rest = {
         "path": (trace,),
-        "extract": (trace, "-o", "out.parquet"),
+        "export": (trace, "--format", "paths", "-o", "out.parquet"),
         "compare": (trace, trace, "--html", "out.html", "--json", "out.json"),
     }[verb]
     done = critpath(verb, *rest, "--execution", specification, cwd=tmp_path)

@@ -126,7 +126,9 @@ def test_a_window_as_a_graph(critpath, guest, tmp_path):
     # The same window; with a path to mark, intervals are cut where it leaves and arrives.
     assert set(whole) <= set(all_threads)
     saved = tmp_path / "saved.parquet"
-    assert critpath("extract", source, *SPECIFICATION, "-o", saved).returncode == 0
+    assert (
+        critpath("export", "--format", "paths", source, *SPECIFICATION, "-o", saved).returncode == 0
+    )
     for arguments, says in (
         ((source, *SPECIFICATION, "--format", "graphml"), "graph of one window"),
         ((source, *SPECIFICATION, "--id", "99"), "has no execution 99"),

@@ -244,7 +244,7 @@ def test_extract_says_what_was_lost(critpath, damaged, tmp_path):
     name = KERNEL.format(0)
     recording = damaged.write(name, truncated(damaged, name, damaged.end - 15 * MS))
     out = tmp_path / "paths.parquet"
-    done = critpath("extract", recording, "--execution", REQUESTS, "-o", out)
+    done = critpath("export", "--format", "paths", recording, "--execution", REQUESTS, "-o", out)
     assert done.returncode == OK
     assert " lost or damaged (truncated: trace/kernel/kernel_0 ends within" in done.stderr
     assert " executions overlap a loss" in done.stderr
@@ -278,7 +278,17 @@ def test_whatever_a_packet_says_its_paths_can_be_saved(critpath, damaged, tmp_pa
             recording = damaged.write(name, bytes(data))
             put(data, place, before)
             out = tmp_path / "paths.parquet"
-            done = critpath("extract", recording, "--execution", REQUESTS, "--force", "-o", out)
+            done = critpath(
+                "export",
+                "--format",
+                "paths",
+                recording,
+                "--execution",
+                REQUESTS,
+                "--force",
+                "-o",
+                out,
+            )
             assert done.returncode == OK, (number, field, done.stderr)
         assert critpath("path", out).returncode == OK
     out = tmp_path / "baseline.json"

@@ -216,3 +216,22 @@ def test_the_papers_rule_is_measured_as_well(healthy, quick):
     assert result.detectable == []
     assert result.false_alarms[0].without_floor is None
     assert any("use --rule gate" in reason for reason in result.reasons)
+
+
+def test_what_no_time_is_left_for_is_left_out_and_said(healthy, quick):
+    """Twenty splits of each kind are judged in any case; each rate says of how many it is."""
+    spent = iter(range(10_000))
+    shown = []
+    result = calibrate(
+        *(healthy([60, 60, 60]), quick),
+        splits=60,
+        sizes=(10,),
+        progress=shown.append,
+        left=lambda: 30.0 - next(spent),
+    )
+    judged = [one.alarms.of for one in result.false_alarms]
+    assert judged[0] == 20
+    assert max(judged) < 60
+    assert "splits-cut" in result.warning_ids
+    assert any("the time was over after" in warning for warning in result.warnings)
+    assert any(", at most " in line for line in shown)

@@ -81,7 +81,9 @@ def test_what_the_process_takes_by_itself_counts(critpath, guest, monkeypatch, t
     recording, found = guest("normal"), []
     for taken in (100, 260):
         monkeypatch.setattr(limits, "_resident", lambda taken=taken: taken * MIB)
-        done = critpath("extract", recording, *EXTRACT, "--max-memory", "1M", cwd=tmp_path)
+        done = critpath(
+            "export", "--format", "paths", recording, *EXTRACT, "--max-memory", "1M", cwd=tmp_path
+        )
         assert done.returncode == 2
         assert done.stderr.startswith("critpath: --max-memory 1M is too little")
         found.append(int(re.search(r"give at least (\d+)M", done.stderr)[1]))
@@ -101,7 +103,16 @@ def test_no_room_for_the_temporary_file(critpath, guest, monkeypatch, tmp_path):
 
     monkeypatch.setattr(spilling, "tempfile", SimpleNamespace(TemporaryFile=lambda **_: Full()))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    done = critpath("extract", guest("normal"), *EXTRACT, "--max-memory", "64G", cwd=tmp_path)
+    done = critpath(
+        "export",
+        "--format",
+        "paths",
+        guest("normal"),
+        *EXTRACT,
+        "--max-memory",
+        "64G",
+        cwd=tmp_path,
+    )
     assert done.returncode == 2
     assert "the temporary file of --max-memory" in done.stderr
     assert "TMPDIR" in done.stderr
@@ -112,12 +123,26 @@ def test_no_room_for_the_temporary_file(critpath, guest, monkeypatch, tmp_path):
 def test_the_temporary_directory_that_is_named_or_none(critpath, guest, tmp_path, monkeypatch):
     """Python would take another one: one in memory perhaps, without a word."""
     monkeypatch.setenv("TMPDIR", str(tmp_path / "nowhere"))
-    done = critpath("extract", guest("sample-lock"), *EXTRACT, "--max-memory", "64G", cwd=tmp_path)
+    done = critpath(
+        "export",
+        "--format",
+        "paths",
+        guest("sample-lock"),
+        *EXTRACT,
+        "--max-memory",
+        "64G",
+        cwd=tmp_path,
+    )
     assert done.returncode == 2
     assert f"the temporary file of --max-memory in {tmp_path}/nowhere: No such" in done.stderr
     assert "set TMPDIR to a directory that has room" in done.stderr
     assert list(tmp_path.iterdir()) == []
-    assert critpath("extract", guest("sample-lock"), *EXTRACT, cwd=tmp_path).returncode == 0
+    assert (
+        critpath(
+            "export", "--format", "paths", guest("sample-lock"), *EXTRACT, cwd=tmp_path
+        ).returncode
+        == 0
+    )
 
 
 def test_the_least_for_several_jobs(guest):

@@ -626,7 +626,9 @@ def test_a_fault_of_one_making_is_known_by_that_of_another(
     assert "Seen before" in (tmp_path / "x.html").read_text()
     assert "Seen before: like lock" in (tmp_path / "x.md").read_text()
     assert json.loads((tmp_path / "x.json").read_text())["known"]["answer"] == "known"
-    shared_page = critpath("share", tmp_path / "x.json", "-o", tmp_path / "shared.html")
+    shared_page = critpath(
+        *("report", "--redact", tmp_path / "x.json", "--html", tmp_path / "shared.html")
+    )
     assert shared_page.returncode == 0, shared_page.stderr
     assert "Seen before" not in (tmp_path / "shared.html").read_text()
 

@@ -75,7 +75,7 @@ def test_a_flight_from_begin_to_end(
     kept = [p.name.partition("-")[2] for p in flown.dumps]
     assert kept == ["latency-checkout", "to-see", "signal-usr1"]
     assert made in flown.dumps  # the first that was asked for is gone
-    assert critpath("verify", made).returncode == 0
+    assert critpath("doctor", made).returncode == 0
     assert read(made)["trigger"]["value"] == "to see"
     flown.time.pass_time(2)
     status = json.loads(critpath("dump", "--status", place, "--json").stdout)
@@ -266,7 +266,7 @@ def test_what_others_switch_is_a_gap_and_put_right(
     assert others
     assert min(gap["begin"] for gap in others) >= before - 1_100_000_000
     assert max(gap["end"] for gap in others) > before
-    assert critpath("verify", made).returncode == 0
+    assert critpath("doctor", made).returncode == 0
 
 
 def test_nothing_is_held_while_the_budget_is_used_up(
@@ -433,7 +433,7 @@ def test_an_alarm_after_a_dump_of_what_is_usual_has_the_time_before_that(
     assert 28e9 < of_slow["end"] - of_slow["begin"] <= 30e9
     # All of what was recorded in that time is there, in order, and the dump between is a gap.
     assert of_slow["recorder"]["event_count"] == pytest.approx(50 * 30, abs=160)
-    assert critpath("verify", slow).returncode == 0
+    assert critpath("doctor", slow).returncode == 0
     [gap] = [gap for gap in gaps_of(slow) if gap["why"] == "dump" and gap["end"] < of_slow["end"]]
     assert gap["begin"] <= of_usual["end"] <= gap["end"]
     # The next one has what came after it.
@@ -509,7 +509,7 @@ def test_a_machine_that_was_suspended_is_said_and_is_part_of_no_execution(
     [said] = [one for one in manifest["warnings"] if "suspended" in one]
     assert said.startswith("the machine was suspended for 180 min, 5 s after the begin: ")
     assert manifest["clock"]["epoch"] == pytest.approx(real + 3 * 3600 * 10**9, abs=10**6)
-    assert critpath("verify", made).returncode == 0
+    assert critpath("doctor", made).returncode == 0
     # The next one, which begins later, has no gap of it, and what is slow now is an alarm.
     flown.mark("critpath:begin checkout 4")
     flown.switch(20)
@@ -547,7 +547,7 @@ def test_a_clock_that_is_set_changes_neither_order_nor_limits_of_dumps(
     spans = [(m["begin"], m["end"]) for m in map(read, flown.dumps)]
     assert spans == sorted(spans)
     for made in flown.dumps:
-        assert critpath("verify", made).returncode == 0
+        assert critpath("doctor", made).returncode == 0
 
 
 @pytest.mark.parametrize("number", [errno.ENOENT, errno.ENODEV, errno.EIO])

@@ -37,7 +37,7 @@ def test_executions_whose_begin_was_overwritten_are_left_out_and_that_is_told(
     )
     assert sum(loss.events for loss in made.loss) == lost
     wanted = ("--execution", "process,comm=true")
-    done = critpath("extract", place, *wanted, "-o", tmp_path / "saved.parquet")
+    done = critpath("export", "--format", "paths", place, *wanted, "-o", tmp_path / "saved.parquet")
     assert done.returncode == (3 if lost == 5 else 0), done.stderr
     if lost == 5:
         assert "no complete execution" in done.stderr

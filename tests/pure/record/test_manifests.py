@@ -6,9 +6,11 @@ import os
 import socket
 from dataclasses import replace
 
+import pytest
+
 from critpath.model import Manifest
 from critpath.read.manifest import find_addresses
-from critpath_record.manifests import end_facts, host_facts
+from critpath_record.manifests import end_facts, find_execution, host_facts
 from critpath_record.networks import network_facts
 from critpath_record.profiles import records_network
 
@@ -85,3 +87,22 @@ def test_of_a_hostile_manifest_only_addresses_are_taken():
     values = ("complete", "", (), "", (), {}, "", {}, host, 0, 0)
     assert find_addresses(Manifest(*values)) == {0x0A000001}
     assert find_addresses(Manifest(*values[:8], {"addresses": "10.0.0.1"}, 0, 0)) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("way", "profile", "marks", "found"),
+    [
+        ("sockets", "full", 0, "requests"),
+        ("sockets", "requests", 2, ""),
+        ("calls", "requests", None, "requests"),
+        ("calls", "full", None, ""),
+        ("", "requests", 0, ""),
+    ],
+)
+def test_executions_are_requests_where_sockets_tell_of_them(way, profile, marks, found):
+    empty = Manifest("complete", "", (), "", (), {}, "", {}, {}, 0, 0)
+    recorder = {"name": "ftrace", "requests": way, **({} if marks is None else {"marks": marks})}
+    manifest = replace(empty, recorder=recorder, profile=profile)
+    assert find_execution(manifest) == found
+    assert find_execution(replace(manifest, execution="process")) == "process"
+    assert find_execution(replace(manifest, trigger={"when": "asked"})) == ""

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from critpath_record.sockets import LISTEN, parse_inet, parse_unix, scan_sockets
+from critpath_record import sockets
+from critpath_record.sockets import LISTEN, find_servers, parse_inet, parse_unix, scan_sockets
 
 FOUR = b"""\
   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
@@ -87,3 +88,22 @@ def test_a_socket_of_this_process_is_found():
     [mine] = [row for row in rows if row[7] == port and row[5] == LISTEN]
     assert (mine[1], mine[3:7]) == (here, (2, 6, LISTEN, "7f000001"))
     assert [row for row in rows if row[-1] == f"@critpath-test-{os.getpid()}"]
+
+
+def test_servers_are_programs_that_listen_by_tcp(monkeypatch):
+    rows = [
+        (0, 1, 11, 2, 6, LISTEN, "", 8080, "", 0, 0, ""),
+        (0, 1, 12, 10, 6, LISTEN, "", 8080, "", 0, 0, ""),
+        (0, 1, 13, 2, 6, 1, "", 8080, "", 999, 0, ""),
+        (0, 1, 14, 2, 17, 7, "", 53, "", 0, 0, ""),
+        (0, 1, 15, 2, 6, LISTEN, "", 22, "", 0, 0, ""),
+        (0, 1, 16, 1, 1, LISTEN, "", 0, "", 0, 0, "/run/a"),
+        (0, 1, 17, 2, 6, LISTEN, "", 99, "", 0, 0, ""),
+    ]
+    names = {1: "nginx", 2: "nginx: worker", 3: "sshd", 4: "curl"}
+    held = [(1, 11), (2, 11), (1, 12), (4, 13), (3, 15), (4, 16)]
+    monkeypatch.setattr(sockets, "scan_sockets", lambda: (rows, 0))
+    found = [(0, pid, 5, inode, 0) for pid, inode in held]
+    monkeypatch.setattr(sockets, "scan_descriptors", lambda: (found, 0))
+    monkeypatch.setattr(sockets, "read_name", names.get)
+    assert find_servers() == ["nginx:8080"]

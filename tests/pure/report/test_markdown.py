@@ -122,7 +122,7 @@ def test_it_has_what_a_reader_needs_first(factory):
     document = comparison_document(factory.comparison())
     text = render_markdown(document)
     lines = [line for line in text.splitlines() if line]
-    assert lines[0] == f"**▲ Slower: {describe_headline(document).sentence}**"
+    assert lines[0] == f"**▲ Slower: {describe_headline(document).sentence}.**"
     order = ["```text", "| kind |", "1. ", "States and their tests</summary>", "How it was decided"]
     places = [text.index(mark) for mark in order]
     assert places == sorted(places)

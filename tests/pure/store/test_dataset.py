@@ -322,7 +322,7 @@ def test_what_is_not_as_listed_is_refused(tmp_path, change, says):
     with pytest.raises(UnreadableError) as caught:
         Dataset(tmp_path / "d").load()
     assert says in caught.value.what
-    assert "extract" in caught.value.do
+    assert "export" in caught.value.do
 
 
 def test_executions_without_segments_are_as_listed(tmp_path):

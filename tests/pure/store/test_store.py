@@ -351,13 +351,13 @@ def test_what_contradicts_itself_is_refused(tmp_path, change, says):
         load_paths(file)
     assert says in caught.value.what
     assert str(file) in caught.value.what
-    assert "extract" in caught.value.do
+    assert "export" in caught.value.do
 
 
 def test_other_parquet_and_other_columns(tmp_path):
     file = tmp_path / "p.parquet"
     pq.write_table(pa.table({"a": [1]}), file)
-    with pytest.raises(UnreadableError, match="not one of critpath extract"):
+    with pytest.raises(UnreadableError, match="not one of saved paths"):
         load_paths(file)
     save_paths(path_set(), file)
     metadata = pq.read_schema(file).metadata

@@ -55,7 +55,7 @@ class Result:
     state : str
         Of the manifest, "" without a recording.
     reads : bool
-        Whether ``critpath extract`` and ``critpath path`` answer.
+        Whether ``critpath export --format paths`` and ``critpath path`` answer.
     said : str
         What critpath wrote on stderr.
     left : tuple of str
@@ -165,7 +165,7 @@ class Bench:
             found.seen = numbers.seen(recording)
         saved = self.place / "saved.parquet"
         each = ("--execution", "process,comm=true")
-        extracted = critpath("extract", recording, *each, "-o", saved)
+        extracted = critpath("export", "--format", "paths", recording, *each, "-o", saved)
         # 3: the one run did not end within what was recorded; and of processes where events were
         # lost, as their begin or end may be among those.
         lost = found.seen is not None and found.seen.reported > 0

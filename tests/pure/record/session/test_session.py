@@ -441,3 +441,32 @@ def test_a_start_that_fails_late_leaves_nothing(session, error, code, said):
     assert said in done.err
     assert session.is_clean()
     assert session.calls() == ["open", "abort"]
+
+
+def test_a_machine_with_servers_is_recorded_with_their_requests(session):
+    session.servers = ["nginx:80", "postgres:5432"]
+    done = session.record("-a", "--duration", "1")
+    assert done.code == 0
+    assert session.manifest()["profile"] == "requests"
+    assert "servers listen here (nginx:80, postgres:5432)" in done.err
+    assert "--profile minimal undoes it" in done.err
+    assert "--labels-from bytes" in done.err
+    for asked in (["--profile", "minimal"], ["--execution", "marker"]):
+        done = session.record("-a", "--duration", "1", "--force", *asked)
+        assert session.manifest()["profile"] == "minimal"
+        assert "servers listen" not in done.err
+
+
+def test_without_events_of_sockets_a_machine_is_recorded_as_any(session):
+    session.servers = ["nginx:80"]
+    assert session.record("-a", "--duration", "1", way="calls+packets").code == 0
+    assert session.manifest()["profile"] == "minimal"
+
+
+def test_a_busy_machine_is_to_be_recorded_in_turns(session):
+    assert "busy" not in session.record("true").err
+    session.load = 10_000.0
+    for words, advice in ((["true"], "--interleave"), (["-a", "--duration", "1"], "before/1")):
+        done = session.record("--force", *words)
+        assert advice in done.err
+        assert done.err.index(advice) < done.err.index("recorder: ")

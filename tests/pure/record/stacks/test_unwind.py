@@ -104,6 +104,34 @@ def test_the_program_of_most_stacks_is_named_first():
     assert absent == ["/b", "/z", "/a"]
 
 
+def test_a_bystander_of_few_stacks_is_not_named():
+    found = unwind.Unwound()
+    for number in range(1, 100):
+        found.add([f"\t  {number:x} [unknown] (/srv/app)"])
+    found.add(["\t  1 [unknown] (/opt/agent)"])
+    assert unwind.find_unnamed(found.commonest())[1] == ["/srv/app"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "java"),
+    [
+        (["\t  1 [unknown] (/tmp/perf-7.map)", "\t  2 JavaMain+0x1 (/jdk/lib/libjvm.so)"], True),
+        (["\t  1 [unknown] (//anon)", "\t  2 JavaMain+0x1 (/jdk/lib/libjvm.so)"], True),
+        (["\t  1 Shop::pay (/tmp/perf-7.map)", "\t  2 JavaMain (/jdk/lib/libjvm.so)"], False),
+        (["\t  1 [unknown] (/tmp/perf-7.map)", "\t  2 main (/usr/bin/luajit)"], False),
+    ],
+)
+def test_code_of_a_jvm_without_names_is_known(lines, java, tmp_path):
+    found = unwind.Unwound()
+    found.add(lines)
+    assert found.has_unnamed_java() == java
+    source = PerfSource(StackRequest(tmp_path), "perf")
+    counted = {"samples": 9, "stacks": 3, "lost": 0, "cut": 0, "java": int(java)}
+    names = {"stripped": [], "absent": [], "replaced": []}
+    said = " ".join(source._read_counts([json.dumps({**counted, **names})]).warnings)
+    assert ("-XX:+PreserveFramePointer" in said) == java
+
+
 def test_each_kind_of_program_without_names_has_one_line(tmp_path):
     source = PerfSource(StackRequest(tmp_path), "perf")
     counted = {"samples": 9, "stacks": 3, "lost": 0, "cut": 0}

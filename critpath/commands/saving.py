@@ -1,4 +1,4 @@
-"""``critpath extract``: critical paths of every execution, saved."""
+"""``critpath export --format paths``: critical paths of every execution, saved."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from critpath.commands.declared import flag, option
+from critpath.commands.export import LOCAL
 from critpath.commands.output import STDOUT, Progress, as_asked, check_outputs, hint, warn
-from critpath.commands.settings import READING, RUNNING, Settings
+from critpath.commands.settings import Settings
 from critpath.commands.sources import check_inputs, messages_of, require_executions
 from critpath.errors import UsageError
 from critpath.processes import begin_early
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from critpath.engines import DaskScheduler
     from critpath.model import PathSet
 
-SETTINGS = (*READING, *RUNNING)
-LOCAL: Final = "local"
 _DASK: Final = "dask:"
 _FILES: Final = (".parquet", ".pq")
 # Who ends a name so means a file, and would get a directory.
@@ -32,19 +30,13 @@ _OTHERS: Final = (
 )
 
 
-OPTIONS: Final = (
-    option("traces", "TRACE", "recordings, CTF traces, datasets or baselines", Path, nargs="+"),
-    option("-o --output", "OUT", "where to save them: one file if OUT ends in .parquet, else a "
-        "dataset, which is a directory with a file per recording", required=True),
-    option("--engine", "ENGINE", "what reads the recordings: local (processes of this machine, see "
-        "--jobs) or dask:ADDRESS (workers of a dask scheduler at tcp://HOST:PORT or "
-        "tls://HOST:PORT); default: local", default=LOCAL),
-    flag("--force", "replace OUT if it exists"),
-)  # fmt: skip
-
-
-def run(arguments: argparse.Namespace, settings: Settings) -> int:
+def save_paths(arguments: argparse.Namespace, settings: Settings) -> int:
     """Extract, save and return the exit code."""
+    if STDOUT in arguments.sources:
+        raise UsageError("saved paths are of recordings, not of stdin", "name a recording")
+    if arguments.id:
+        raise UsageError("--id chooses some executions, and all are saved", "leave it out")
+    traces = [Path(source) for source in arguments.sources]
     if arguments.output == STDOUT:
         raise UsageError("Parquet cannot go to stdout", "name a file with -o")
     if not arguments.output:
@@ -52,19 +44,19 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     into_file = arguments.output.lower().endswith(_FILES)
     if arguments.output.lower().endswith(_OTHERS):
         raise UsageError(
-            f"{arguments.output}: extract writes Parquet",
+            f"{arguments.output}: critical paths are saved as Parquet",
             "end the name in .parquet for one file, in nothing for a dataset",
         )
     # The allocators that pyarrow brings keep what was freed: 40 MB of a large recording's.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     scheduler = _find_scheduler(arguments.engine, settings, into_file=into_file)
-    check_inputs(arguments.traces)
+    check_inputs(traces)
     if into_file:
-        check_outputs([arguments.output], arguments.traces, force=arguments.force)
+        check_outputs([arguments.output], traces, force=arguments.force)
     else:
-        check_directory(arguments.output, arguments.traces, force=arguments.force)
+        check_directory(arguments.output, traces, force=arguments.force)
     if scheduler is None:
-        begin_early(settings["jobs"], arguments.traces)
+        begin_early(settings["jobs"], traces)
 
     from critpath import flow, model  # noqa: PLC0415 - numpy and the stages
 
@@ -74,12 +66,12 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     )
 
     def require(paths: PathSet) -> None:
-        require_executions(paths, arguments.traces)
+        require_executions(paths, traces)
 
     with Progress(quiet=settings["quiet"]) as progress:
         save = partial(
             flow.extract_file if into_file else flow.extract_dataset,
-            arguments.traces,
+            traces,
             out,
             how,
             require=require,
