@@ -23,7 +23,7 @@ import numpy as np
 from critpath.model import F64, I32, I64, Bool
 from critpath.requests._chains import Chains
 from critpath.requests.statements import find_holds
-from critpath.schema.parameters.requests import CHAINS
+from critpath.schema.parameters.requests import CHAINS, OWNERS
 
 if TYPE_CHECKING:
     from critpath.requests.assign import Process
@@ -94,12 +94,14 @@ class Loop:
 
 
 def read_loop(process: Process) -> Loop | None:
-    """Return a process as a loop; None unless one thread does everything, and answers last."""
+    """Return a process as a loop; None unless one thread does everything, or work wanders."""
     from critpath.requests.assign import What  # noqa: PLC0415 - that module asks this one
 
     moves = process.what != What.MADE
     threads = process.thread[moves]
-    if not len(threads) or len(np.unique(threads)) > 1 or not len(process.asks):
+    if not len(threads) or not len(process.asks):
+        return None
+    if len(np.unique(threads)) > 1 and not _wanders(process):
         return None
     what, time, row = process.what[moves], process.time[moves], process.row[moves]
     takes = np.isin(what, (What.RECEIVE, What.RESULT))
@@ -146,6 +148,19 @@ def read_loop(process: Process) -> Loop | None:
     )
     _find_waits(calls, endpoint[heads])
     return Loop(calls, requests, use, sure, len(named), len(roots))
+
+
+def _wanders(process: Process) -> bool:
+    """Return whether calls are answered to other threads than asked: a runtime has the loop."""
+    from critpath.requests.assign import What  # noqa: PLC0415 - that module asks this one
+
+    by = np.full((2, len(process.asks)), -1)
+    for at, what in enumerate((What.ASK, What.RESULT)):
+        rows = process.what == what
+        by[at, process.row[rows]] = process.thread[rows]
+    both = (by >= 0).all(axis=0)
+    moved = int((by[0] != by[1])[both].sum())
+    return moved > OWNERS.wanders * int(both.sum())
 
 
 def find_uses(kind: I64, endpoint: I64, begin: I64, end: I64, opens: I64) -> I64:
@@ -285,7 +300,6 @@ class _Drawn:
         )
         self._sorts = (_AT_ONCE + 1) * (loop.kinds + loop.roots), loop.kinds + 1
         self.tally = np.zeros(len(candidates), np.int32)
-        self.slept = 0.0  # the share of steps more than a round off what is usual
 
     def set_costs(self, lags: F64, overtaken: F64 | None = None, turns: F64 | None = None) -> None:
         """Set what was counted, or at first guessed."""
@@ -336,9 +350,6 @@ class _Drawn:
         overtaken = np.zeros(((self._sorts[0] + _AT_ONCE) * self._sorts[1], 2))
         turns = np.zeros(8)
         self.chains.count_rounds(lags, overtaken, turns)
-        beside = np.pad(lags, ((0, 0), (0, 0), (1, 1)))
-        near = lags + beside[:, :, 2:] + beside[:, :, :-2]
-        self.slept = 1 - float(near.max(axis=2).sum() / max(lags.sum(), 1.0))
         self.set_costs(lags, overtaken, turns)
         self.chains.learn(leaves)
         self.chains.place()
@@ -441,38 +452,30 @@ class States(NamedTuple):
         Whose each call is in most of them; -1 where nobody can be.
     share : float64 [calls]
         In which share.
-    rivals : int64 [calls]
-        How many requests may have asked each.
     apart : float
         The share of calls on which runs differ.
-    slept : float
-        The share of steps that take more than a round more or less than is usual.
     """
 
     owner: I64
     share: F64
-    rivals: I64
     apart: float
-    slept: float
 
     def judge(self) -> F64:
-        """Return how probable each owner is.
+        """Return how probable each owner is; 0 where that cannot be said.
 
-        Runs that end apart are each surer than it is right, and of many that sleep rounds do not
-        tell who wakes up.  Fitted on loops whose truth is known
-        (`evaluation/servers/calibrated.py`).
+        Runs that end apart are each surer than it is right: mostly all are wrong, and alike where
+        they agree.  Fitted on loops whose truth is known (`evaluation/servers/calibrated.py`).
         """
         of = self.weigh() @ np.array(CHAINS.odds)
-        return np.where(self.owner >= 0, np.round(1 / (1 + np.exp(-of)), 6), 0.0)
+        told = (self.owner >= 0) & (self.apart <= CHAINS.apart)
+        return np.where(told, np.round(1 / (1 + np.exp(-of)), 6), 0.0)
 
     def weigh(self) -> F64:
         """Return what the odds of each owner are added up from."""
         share = np.clip(self.share, *CHAINS.surest)
         odds, each = np.log(share / (1 - share)), np.ones(len(self.share))
-        sleeps = self.slept * np.log(np.maximum(self.rivals, 1))
         above = np.maximum(odds - CHAINS.high, 0)
-        apart = self.apart * each, self.apart * odds
-        return np.stack([odds, -apart[0], -apart[1], -sleeps, -above, each], axis=1)
+        return np.stack([odds, -self.apart * each, -self.apart * odds, -above, each], axis=1)
 
 
 def draw_owners(loop: Loop, others: I64) -> tuple[I64, F64]:
@@ -506,7 +509,6 @@ def draw_states(loop: Loop, others: I64) -> States:
         for run in runs[1:]:
             run.reheat(CHAINS.gain * len(learned.calls))
     scores = np.array([run.chains.score() for run in runs])
-    slept = max(run.slept for run in runs)
     if learned is not loop:
         runs = [_carry_over(run, loop, seed) for seed, run in enumerate(runs)]
     for run in runs:
@@ -520,7 +522,7 @@ def draw_states(loop: Loop, others: I64) -> States:
             best = low + int(np.argmax(whole[low:high]))
             owner[number], share[number] = candidates[best], whole[best]
     owner[share <= 0] = -1
-    return States(owner, share, np.diff(first).astype(np.int64), apart, round(slept, 6))
+    return States(owner, share, apart)
 
 
 def _find_disputed(runs: Sequence[_Drawn]) -> float:

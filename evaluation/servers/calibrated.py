@@ -58,7 +58,7 @@ def main() -> None:
     found: list[Judged] = []
     for one in (*judge_recordings(given.places), *simulate(given.simulated)):
         found.append(one)
-        print(f"{one.name}: apart {one.states.apart:.2f}, slept {one.states.slept:.2f}", flush=True)
+        print(f"{one.name}: apart {one.states.apart:.2f}", flush=True)
     if not found:
         sys.exit("no loop that works for several requests at once is there")
     print("\n| loop | calls | right of all | named | right of these |\n|---|---:|---:|---:|---:|")
@@ -100,10 +100,10 @@ def judge_recording(name: str, title: str, logs: Path, recording: Path) -> Itera
     asked = judge.read_client(logs / "client")
     handled = judge.read_handlers(logs / "handlers", asked)
     loops: list[tuple[assign.Process, Loop, States]] = []
-    with recorded_loops(loops):
+    port = served_port(recording)
+    with recorded_loops(loops, port):
         found = judge.find_requests(recording)
     requests, subs, ends = found.requests, found.subrequests, found.endpoints
-    port = served_port(recording)
     rows = np.flatnonzero(ends.local_port[requests.endpoint] == port)
     remote = ends.remote_port[requests.endpoint[rows]]
     at = judge.Rows(rows, remote, requests.begin_ns, requests.end_ns)
@@ -131,12 +131,12 @@ def served_port(recording: Path) -> int:
 
 
 class recorded_loops:  # noqa: N801 - as contextlib's
-    """Keep what is drawn of loops meanwhile."""
+    """Keep what is drawn of loops meanwhile: of a recording of those that serve at a port."""
 
-    def __init__(self, to: list[Any]) -> None:
-        self._to, self._process = to, None
+    def __init__(self, to: list[Any], port: int = 0) -> None:
+        self._to, self._process, self._port = to, None, port
         self._before: Mapping[str, Callable[..., Any]] = {
-            name: getattr(assign, name) for name in ("read_loop", "draw_owners")
+            name: getattr(assign, name) for name in ("read_loop", "draw_owners", "_follow_loop")
         }
 
     def __enter__(self) -> None:
@@ -149,7 +149,13 @@ class recorded_loops:  # noqa: N801 - as contextlib's
             self._to.append((self._process, loop, states))
             return states.owner, states.judge()
 
-        assign.read_loop, assign.draw_owners = read, draw
+        def follow(table: assign.Tables, number: int, followed: Any) -> Any:
+            of = table.requests.endpoint[table.of_request == number]
+            if self._port and self._port not in table.endpoints.local_port[of]:
+                return None
+            return self._before["_follow_loop"](table, number, followed)
+
+        assign.read_loop, assign.draw_owners, assign._follow_loop = read, draw, follow
 
     def __exit__(self, *_: object) -> None:
         for name, of in self._before.items():
@@ -172,10 +178,8 @@ def judge_loop(
     some = (of_call >= 0) & (states.owner >= 0) & (loop.sure < 0)
     if not some.any():
         return None
-    own, share, rivals, *doubts = states
-    return Judged(
-        program, name, States(own[some], share[some], rivals[some], *doubts), (own == of_call)[some]
-    )
+    own, share, apart = states
+    return Judged(program, name, States(own[some], share[some], apart), (own == of_call)[some])
 
 
 def simulate(requests: int) -> Iterator[Judged]:
@@ -204,11 +208,22 @@ def cross_validate(found: Sequence[Judged]) -> list[np.ndarray]:
         made[program] = fit([one for one in found if one.program != program])
         print(f"without {program}: {np.round(made[program], 2)}")
     print(f"of all: {np.round(fit(found), 2)}")
-    return [1 / (1 + np.exp(-one.states.weigh() @ made[one.program])) for one in found]
+    return [
+        np.where(_is_told(one), 1 / (1 + np.exp(-one.states.weigh() @ made[one.program])), 0.0)
+        for one in found
+    ]
+
+
+def _is_told(one: Judged) -> bool:
+    return one.states.apart <= CHAINS.apart
 
 
 def fit(found: Sequence[Judged]) -> np.ndarray:
-    """Return the constants that make what is right most probable: logistic regression."""
+    """Return the constants that make what is right most probable: logistic regression.
+
+    Of loops of which something is said at all.
+    """
+    found = [one for one in found if _is_told(one)]
     if not found:
         return np.array(CHAINS.odds)
     table = np.concatenate([one.states.weigh() for one in found])
@@ -236,8 +251,9 @@ def list_tenths(
 ) -> dict[str, tuple[int, float, float]]:
     """Return of each tenth how many calls, what is stated, and what is right."""
     said, true = np.concatenate(stated), np.concatenate(right)
-    tenth = np.minimum((said * 10).astype(int), 9)
+    tenth = np.where(said > 0, np.minimum((said * 10).astype(int), 9), -1)
     parts = [("likely", said >= 0.9)] + [(f".{of}", tenth == of) for of in range(10)]
+    parts += [("not said", said <= 0)]
     return {
         name: (int(of.sum()), float(said[of].mean()), float(true[of].mean()))
         for name, of in parts

@@ -21,6 +21,7 @@ import critpath_marks
 
 HERE: Final = Path(__file__).resolve().parent
 STREAMS: Final = str(HERE / "streams.js")
+PGX: Final = Path("/usr/share/gocode/src/github.com/jackc/pgx")  # golang-github-jackc-pgx-v4-dev
 # Several evaluations beside each other have ports of their own.
 _FIRST: Final = int(os.environ.get("SERVERS_PORT", "22001"))
 _NAMES: Final = ("postgres", "redis", "behind", "served", "pooler")
@@ -186,6 +187,11 @@ CASES: Final = {
         ("node", str(HERE / "shop.js"), "{served}", "{postgres}", "{redis}", "{truth}"),
         "node",
     ),
+    "mixed-go": _mixes(
+        "Go, net/http and pgx",
+        ("{place}/shop", "{served}", "{postgres}", "{redis}", "{truth}"),
+        str(PGX),
+    ),
     **{
         f"mixed-uvicorn-{ways}": _mixes(
             f"uvicorn: {ways}",
@@ -329,9 +335,11 @@ class Park:
         if _find("javac"):
             subprocess.run(["javac", "-d", str(self.place), str(HERE / "Pool.java")], check=True)
         if _find("go"):
-            words = ("go", "build", "-o", str(self.place / "serve"), str(HERE / "serve.go"))
-            cache = {"GOCACHE": str(self.place / "go"), "CGO_ENABLED": "0"}
-            subprocess.run(words, check=True, env={**os.environ, **cache})
+            given = {"GOCACHE": str(self.place / "go"), "CGO_ENABLED": "0", **os.environ}
+            given |= {"GO111MODULE": "off", "GOPATH": str(PGX.parents[3])}
+            for name in ("serve", "shop")[: 1 + PGX.exists()]:
+                words = ("go", "build", "-o", str(self.place / name), str(HERE / f"{name}.go"))
+                subprocess.run(words, check=True, env=given)
 
     def start_backends(self) -> None:
         """Start PostgreSQL and Redis, where they are installed."""
@@ -455,4 +463,6 @@ def _find(name: str) -> str:
     versions = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))
     if versions:
         return str(versions[-1])
+    if Path(name).is_absolute():
+        return name if Path(name).exists() else ""
     return shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin") or ""

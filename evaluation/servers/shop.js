@@ -3,11 +3,11 @@
 const fs = require("fs"), http = require("http"), pg = require("pg"), pooled = require("./pooled.js");
 
 const [port, postgres, redis, place] = process.argv.slice(2);
-const truth = fs.openSync(place, "a");
+const size = Number(process.env.POOL || 8), truth = fs.openSync(place, "a");
 const pool = new pg.Pool({host: "127.0.0.1", port: Number(postgres), user: "postgres",
-                          database: "postgres", max: 8, min: 8});
+                          database: "postgres", max: size, min: size});
 
-const ask = pooled.open(8, Number(redis));
+const ask = pooled.open(size, Number(redis));
 const count = (id) => ask(`INCR a${id % 10}\r\n`);
 
 async function query(rows, id) {

@@ -15,6 +15,7 @@ import argparse
 import asyncio
 import json
 import random
+import socket
 import ssl
 import subprocess
 import sys
@@ -179,11 +180,14 @@ async def ask(place: Path, streams: int, requests: int, first: int, files: Path 
 
 
 @contextmanager
-def running(command: Sequence[str]) -> Iterator[None]:
-    """Run a server for as long as it is needed."""
+def running(command: Sequence[str], port: int) -> Iterator[None]:
+    """Run a server for as long as it is needed, from when it listens."""
     process = subprocess.Popen(command)
     try:
-        time.sleep(2)
+        for _ in range(1200):
+            with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                break
+            time.sleep(0.05)
         yield
     finally:
         process.terminate()
@@ -205,7 +209,7 @@ def record(place: Path, server: str, given: argparse.Namespace) -> None:
     recorder += ["--profile", "requests", "--labels-from", labels, "--no-probe"]
     recorder += ["--execution", "requests", "-o", str(place / "recording"), "--"]
     serves = [str(given.go), str(FRONT), str(BACK)] if server == "go" else [*me, f"serve-{server}"]
-    with running([*me, "back"]), running(serves):
+    with running([*me, "back"], BACK), running(serves, FRONT):
         subprocess.run([*asks, "20", "--first", str(_WARM)], check=True)
         subprocess.run([*recorder, *asks, str(given.requests)], check=True)
 

@@ -199,13 +199,19 @@ class Chains(Group, name="chains", guards="loops that work for several requests 
         SERVERS,
     )
     high = Parameter(2.0, "log", "of odds, above which they count for less", SERVERS)
+    apart = Parameter(
+        0.2,
+        "share",
+        "of calls on which runs differ, above which nothing is said: mostly less than half is "
+        "right then, also of what runs agree on (full pools without labels)",
+        SERVERS,
+    )
     odds = Parameter(
-        (1.06, 2.31, 1.5, 0.7, 0.23, 0.41),
+        (1.32, 2.45, 2.42, 0.46, 0.02),
         "log",
         "of the odds that a call's owner is right: for each of those that the share of states "
-        "gives; what is taken where runs end wholly apart, and that from each; where all steps "
-        "sleep, for each log of its candidates; from each that is high; and what is added "
-        "(`States.weigh`; evaluation/servers/calibrated.py fits it)",
+        "gives; what is taken where runs end wholly apart, and that from each; from each that is "
+        "high; and what is added (`States.weigh`; evaluation/servers/calibrated.py fits it)",
         SERVERS,
     )
 
