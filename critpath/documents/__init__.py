@@ -176,6 +176,9 @@ class SetEntry(Part):
     clocks: Annotated[list[HostEntry], doc("of several hosts, how each one's clock is known")] = []
     note_ids: Annotated[list[str], doc("the id of each of `notes`")] = []
     warning_ids: Annotated[list[str], doc("the id of each of `warnings`")] = []
+    load: Annotated[
+        list[float], doc("cpus that threads had, in equal slots from begin to end of the recording")
+    ] = []
 
 
 class Sets(Part):

@@ -59,6 +59,12 @@ def _as_steps(moments: tuple[int, ...]) -> str:
     return " ".join(map(str, [*moments[:1], *(b - a for a, b in pairwise(moments))]))
 
 
+def _as_numbers(value: Saved) -> tuple[int, ...] | None:
+    if not (isinstance(value, str) and re.fullmatch("[0-9]{1,9}( [0-9]{1,9}){0,999}", value)):
+        return None
+    return tuple(map(int, value.split()))
+
+
 def _as_lines(value: Saved) -> frozenset[str] | None:
     return frozenset(filter(None, value.split("\n"))) if isinstance(value, str) else None
 
@@ -121,6 +127,7 @@ _ANY: Final = _Form(lambda value: value, lambda value: value)
 _TEXT: Final = _Form(_as_text, str)
 _WHOLE: Final = _Form(_as_whole, int)
 _MOMENTS: Final = _Form(_as_moments, _as_steps)
+_NUMBERS: Final = _Form(_as_numbers, lambda numbers: " ".join(map(str, numbers)))
 _LINES: Final = _Form(_as_lines, lambda names: "\n".join(sorted(names)))
 _FUNCTIONS: Final = _Form(_as_functions, _from_functions)
 _INTERRUPTS: Final = _Form(_as_interrupts, _from_interrupts)
@@ -340,6 +347,10 @@ class Environment:
         default=None, metadata={"group": Machine, "what": "what the machine was like meanwhile"}
     )
     # What an extraction counts.
+    load: tuple[int, ...] | None = _said(
+        _NUMBERS, "cpus that threads had in each of some equal slots (hundredths)"
+    )
+    load_slot_ns: int | None = _said(_WHOLE, "how long such a slot is (ns)")
     switches_put_in: int | None = _said(_WHOLE, "switches that the kernel had left out, put in")
     switches_written: int | None = _said(_WHOLE, "switches that the trace has")
     holders_inferred: frozenset[str] | None = _said(

@@ -108,6 +108,30 @@ CPU_LIMIT = MOST_CPUS
 
 # Fields of an event that has none: of a chunk without values.
 cdef int64_t[8] nothing
+
+cdef enum:
+    LOAD_SLOTS = 64  # technical: of a recording, for a line of how busy the machine was
+
+
+cdef struct Load:
+    int64_t begin, slot                # ns; slots double as the recording goes on
+    int64_t[LOAD_SLOTS] busy           # time on all cpus that threads had (ns)
+
+
+cdef inline void add_load(Load* load, int64_t begin, int64_t end) noexcept nogil:
+    """Add that a thread had a cpu."""
+    cdef int64_t i, until
+    begin = max(begin, load.begin)
+    while end - load.begin > LOAD_SLOTS * load.slot:
+        for i in range(LOAD_SLOTS // 2):
+            load.busy[i] = load.busy[2 * i] + load.busy[2 * i + 1]
+        memset(&load.busy[LOAD_SLOTS // 2], 0, LOAD_SLOTS // 2 * sizeof(int64_t))
+        load.slot *= 2
+    while begin < end:
+        i = (begin - load.begin) // load.slot
+        until = min(end, load.begin + (i + 1) * load.slot)
+        load.busy[i] += until - begin
+        begin = until
 memset(nothing, 0, sizeof(nothing))
 
 
@@ -148,6 +172,7 @@ cdef class Replay:
     cdef Softirqs softirqs
     cdef Retries retries
     cdef uint8_t[::1] has_disks        # of hosts
+    cdef Load load
 
     def __dealloc__(self):
         free_table(&self.table)
@@ -289,6 +314,8 @@ cdef class Replay:
         count_tail(&p.ran, end, put_ran(at, p.since, end, worker, p.ran.end) - at)
         if p.net_ran >= 0:
             assign_senders(&self.packets, &self.table, p, end, worker)
+        if self.table.infos[worker].idle_cpu < 0:
+            add_load(&self.load, p.since, end)
         p.ran_end = end
         p.ran_worker = worker
 
@@ -437,6 +464,7 @@ cdef class Replay:
         if not self.based:
             self.based = True
             self.table.base = base
+            self.load.begin, self.load.slot = base, 1 << 20
 
     def packed(self, int last, int64_t cut, take, keep):
         """Return and forget the block: its base, and its tables.
@@ -471,6 +499,13 @@ cdef class Replay:
     def holders(self):
         """Return what `critpath.timeline.holders.HolderRecord` has, in its order."""
         return holder_columns(&self.retries)
+
+    def busy(self, int64_t end):
+        """Return how long a slot is (ns), and the cpu time (ns) that threads had in each until then."""
+        if self.load.slot == 0 or end - self.load.begin < self.load.slot:
+            return 0, []
+        used = min((end - self.load.begin) // self.load.slot, LOAD_SLOTS)
+        return self.load.slot, [self.load.busy[i] for i in range(used)]
 
     def worker_table(self):
         """Return the workers' columns as a dict of arrays."""

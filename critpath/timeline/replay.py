@@ -186,6 +186,13 @@ class Replayer:
                 "its list of gaps is of another recording, or damaged: record it again",
             )
 
+    def load(self, end: int) -> Environment:
+        """Return how busy the machine was until then: a step of what an extraction counts."""
+        slot, busy = self._core.busy(end)
+        if not slot:
+            return Environment()
+        return Environment(load=tuple(round(100 * ns / slot) for ns in busy), load_slot_ns=slot)
+
     @property
     def waiting(self) -> int:
         """Rows since the last cut."""

@@ -289,7 +289,9 @@ def _replay_once(
         return found
     rows += replayer.waiting
     blocks.append(replayer.finish(events.end))
+    loaded = replayer.load(events.end)
     events = replace(prefilter.events(events), strings=tuple(source.strings()))
+    events = replace(events, environment=(*events.environment, loaded))
     workers = replayer.workers()
     holds = find_holds(events, replayer.holders(), workers, events.strings)
     if holds.links:

@@ -217,7 +217,14 @@ def describe_set(paths: PathSet) -> SetEntry:
         machine=summarize_machine(paths.environment),
         requests=_account(paths),
         clocks=_clocks(paths),
+        load=_load(paths),
     )
+
+
+def _load(paths: PathSet) -> list[float]:
+    """Return how busy the machine was; of several recordings together there is no one line."""
+    found = [one.load for one in paths.environment if one.load]
+    return [hundredths / 100 for hundredths in found[0]] if len(found) == 1 else []
 
 
 def _clocks(paths: PathSet) -> list[HostEntry]:

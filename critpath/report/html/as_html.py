@@ -16,7 +16,7 @@ from critpath.documents import ComparisonDocument, KindEntry
 from critpath.report.ci.as_markdown import render_markdown
 from critpath.report.html.bars import render_bars
 from critpath.report.html.cards import render_causes
-from critpath.report.html.durations import render_durations, render_kinds
+from critpath.report.html.durations import render_durations, render_kinds, render_load
 from critpath.report.html.elements import prose, text
 from critpath.report.html.flame import render_flame
 from critpath.report.html.folds import (
@@ -225,11 +225,15 @@ def _first_screen(document: ComparisonDocument) -> str:
     several = len(pictures.kinds) > 1 or not pictures.kinds[0].means
     table = render_kinds(document, pictures.kinds) if several else ""
     if several and document.verdict == "ok" and kind.change not in {"slower", "faster"}:
-        return f'<div class="first">{table}</div>'  # what was looked at, not one kind of many
+        # What was looked at, not one kind of many.
+        return f'<div class="first">{table}{render_load(document)}</div>'
     bars = render_bars(document, pictures, kind) if document.verdict != "inconclusive" else ""
     distribution = render_durations(document, kind, alone=not several)
+    load = render_load(document)
     wide = " wide" if any(None not in one.p95 for one in pictures.kinds) or not several else ""
-    return f'<div class="first">{bars}<div class="two{wide}">{distribution}{table}</div></div>'
+    return (
+        f'<div class="first">{bars}<div class="two{wide}">{distribution}{table}</div>{load}</div>'
+    )
 
 
 def _main(kinds: list[KindEntry]) -> KindEntry:

@@ -289,3 +289,32 @@ def _strip(rows: list[tuple[float, bool]], most: float, *, coloured: bool) -> st
         for time, slow in rows
     )
     return f"<span>{ticks}</span>"
+
+
+def render_load(document: ComparisonDocument) -> str:
+    """Return how many CPUs threads had while each side was recorded, a strip each."""
+    sides = {"before": document.sets.normal, "after": document.sets.sample}
+    if not all(one.load for one in sides.values()):
+        return ""
+    known = [int(cpus) for one in sides.values() for cpus in one.cpus if cpus.isdecimal()]
+    most = max(known + [math.ceil(max(one.load)) for one in sides.values()]) or 1
+    rows = []
+    for name, one in sides.items():
+        step = 100 / len(one.load)
+        points = [
+            f"{x:.2f},{10 - 10 * busy / most:.2f}"
+            for i, busy in enumerate(one.load)
+            for x in (i * step, (i + 1) * step)
+        ]
+        mean = f"{sum(one.load) / len(one.load):.1f}"
+        spoken = f"{name}: {mean} of {most} CPUs were busy on average, {max(one.load):.1f} at most"
+        rows.append(
+            f'<div class="row"><div class="who"><b>{name}</b> <span>{mean} of {most}</span></div>'
+            f'<svg class="load" viewBox="0 0 100 10" preserveAspectRatio="none" role="img" '
+            f'aria-label="{spoken}"><polygon points="0,10 {" ".join(points)} 100,10"/></svg></div>'
+        )
+    return (
+        '<figure class="panel" id="load"><figcaption>How busy the machine was <span>CPUs that '
+        "threads had, from begin to end of each recording</span></figcaption>"
+        f"{''.join(rows)}</figure>"
+    )

@@ -91,6 +91,8 @@ FULL = Environment(
         executions=2,
         kinds={"veth": Route(2, 1, 8, 0, ("v1", "v2")), "bridge": Route(names=("br0",))},
     ),
+    load=(150, 0, 200),
+    load_slot_ns=1 << 20,
     stacks=9,
     clock_epoch=0,
     clocks=({"host": "h", "ahead_ns": 4},),
