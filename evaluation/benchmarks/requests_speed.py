@@ -1,7 +1,7 @@
 """How fast requests of servers are found, compared and explored.
 
     python evaluation/benchmarks/requests_speed.py [--seconds 60] [--rounds 3] [--millions 1]
-                                              [--recordings NORMAL SAMPLE]
+                                              [--recordings NORMAL SAMPLE] [--servers DIR]
 
 Redis at 2,000 requests a second over 16 connections, recorded twice with the profile
 ``requests`` (or as ``--recordings`` names them): extraction by ``requests`` beside the same
@@ -9,6 +9,9 @@ executions as ``windows:``, in rounds, both as whole commands and in a warm proc
 passes alone; what tables take in memory; `compare` of the two. Then a million made executions:
 a question of ``critpath explore``, the whole command, and its page. (That a page of 20,000 opens
 in 2 s is a test of `tests/process/browser`.)
+
+``--servers``: what `../servers/run.py DIR --connections 8,16 mixed-uvicorn cheroot` recorded, too:
+an event loop, whose calls are doubtful, beside threads, where they are certain.
 """
 
 from __future__ import annotations
@@ -176,6 +179,45 @@ def width(rows: Any) -> float:
     return float(sum(c.nbytes for c in columns if isinstance(c, np.ndarray)) / max(len(rows), 1))
 
 
+def loop_rows(home: Path, servers: Path, rounds: int) -> list[Row]:
+    """Compare a loop whose calls are doubtful with threads, and with the same windows."""
+    served = f"requests:port={PORTS['served']}"
+
+    def compare(case: str) -> Taken:
+        both = (servers / case / connections / "recording" for connections in ("8", "16"))
+        words = ("--quiet", "compare", *both, "--execution", served)
+        return run([_CRITPATH, *words], codes={0, 1, 3})
+
+    loop = servers / "mixed-uvicorn/16/recording"
+    write_windows(loop, served, home / "loop.csv")
+
+    def extract(what: str) -> Taken:
+        words = ("--quiet", "extract", loop, "--execution", what, "--force")
+        return run([_CRITPATH, *words, "-o", home / "loop.parquet"])
+
+    rows = []
+    for key, what, target, ways in (
+        (
+            "requests_loop_compare",
+            "critpath compare: a loop / threads",
+            1.0,
+            (lambda: compare("mixed-uvicorn"), lambda: compare("cheroot")),
+        ),
+        (
+            "requests_loop_extract",
+            "critpath extract of a loop: requests / the same windows",
+            1.25,
+            (lambda: extract(served), lambda: extract(f"windows:{home / 'loop.csv'}")),
+        ),
+    ):
+        taken = [tuple(way() for way in ways) for _ in range(rounds)]
+        one, other = zip(*taken, strict=True)
+        cpu, beside = (statistics.median(of.cpu for of in each) for each in (one, other))
+        bound = f"{cpu:.1f} s of cpu; {beside:.1f}"
+        rows.append(Row(key, what, ratios(one, other), target, at_least=False, bound=bound))
+    return rows
+
+
 def compare_row(recordings: Sequence[Path]) -> Row:
     """Time a comparison as a user waits for it; any verdict will do."""
     begin = time.perf_counter()
@@ -222,6 +264,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--millions", type=float, default=1.0)
     parser.add_argument("--recordings", type=Path, nargs=2)
+    parser.add_argument("--servers", type=Path, help="of run.py: mixed-uvicorn and cheroot")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="critpath-requests-") as made:
         home = Path(made)
@@ -235,6 +278,8 @@ def main() -> int:
             rows += native_rows(recordings[0], given.rounds)
             rows.append(compare_row(recordings))
             print(table(rows, {}), flush=True)
+        if given.servers:
+            print(table(loop_rows(home, given.servers, given.rounds), {}), flush=True)
         if given.millions:
             print(table(explore_rows(home, int(1e6 * given.millions)), {}))
     return 0
