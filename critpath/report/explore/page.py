@@ -43,7 +43,8 @@ from critpath.report.explore.views import (
     patterns,
     slowest_rows,
 )
-from critpath.report.html.elements import SHORT, legend_of, prose, text
+from critpath.report.html.elements import WORDS as DOING
+from critpath.report.html.elements import legend_of, prose, text
 from critpath.report.html.page import assemble_page, read_asset, script_of
 from critpath.text.exploring import (
     WORDS,
@@ -287,7 +288,8 @@ def _show_differences(table: FactTable, question: Question) -> str:
 
 def _sketches(table: FactTable, sketches: Mapping[int, Sketch]) -> str:
     used = {DOINGS[stretch[1]] for one in sketches.values() for stretch in one.stretches}
-    drawn = legend_of({*DOINGS[:3], *used} & {*SHORT})
+    used |= {*DOINGS[:3]}
+    drawn: list[tuple[str, str]] = [*legend_of([one for one in DOING if one in used])]
     drawn += [("led", DOING_WORDS["led"])] if "led" in used else []
     legend = "".join(
         f'<span><svg aria-hidden="true"><rect y="11" width="24" height="12" class="sg" '

@@ -124,7 +124,9 @@ def _trace(table: FactTable, row: int) -> str:
     return "" if fact is None else fact.words[int(fact.values[row])]
 
 
-DOING_WORDS: Final[dict[str, str]] = {**WORDS, "led": "a slice that this one caused"}
+DOING_WORDS: Final[dict[str, str]] = {str(one): words for one, words in WORDS.items()} | {
+    "led": "a slice that this one caused"
+}
 
 
 def patterns(colours: Sequence[int]) -> str:

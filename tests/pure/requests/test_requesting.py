@@ -134,7 +134,7 @@ def with_gap(why):
 @pytest.mark.parametrize("why", ["budget"])
 def test_a_recording_with_gaps(why):
     executions, _, _ = find_requests(with_gap(why), parse_specification("requests"), NORMAL)
-    assert word(executions.notes[0]).startswith("requests: 2 of 1 service; 1 incomplete")
+    assert word(executions.notes[0]).startswith("requests: 2 of 1 service; when")
 
 
 def test_only_what_other_services_did_is_not_counted():
@@ -149,7 +149,7 @@ def test_only_what_other_services_did_is_not_counted():
         (3010, 0, Kind.SOCKET_RECEIVE, [SERVER, 2, 6, 100, 0]),
     ]
     for text, expected in (
-        ("requests:port=80", "requests: 3 of 1 service; 1 incomplete; when"),
+        ("requests:port=80", "requests: 3 of 1 service; when"),
         ("requests:port=90", "requests: 1 of 1 service; 1 answers to nothing; when"),
         ("requests", "requests: 4 of 2 services; 1 incomplete; 1 answers to nothing; when"),
     ):
