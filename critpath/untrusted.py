@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from critpath.errors import UsageError
+from critpath.extras import require
 from critpath.units import safe_text, shorten
 
 # Bytes that a document may take in memory, beside what is there already.
@@ -137,6 +138,7 @@ def check_pattern(pattern: str) -> None:
 
 def fit_pattern(pattern: str, texts: Sequence[str]) -> list[bool]:
     """Tell in which texts a regular expression is found; the time is linear, whatever it is."""
+    require("a regular expression", "parquet")
     import pyarrow as pa  # noqa: PLC0415 - slow to import
     import pyarrow.compute as pc  # noqa: PLC0415 - as above
 

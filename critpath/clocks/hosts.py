@@ -12,6 +12,7 @@ import numpy as np
 from critpath.clocks.corridor import Corridor, make_corridor
 from critpath.clocks.icp import align_either_way
 from critpath.clocks.pair import PairClock, align_pair
+from critpath.extras import require
 from critpath.model import F64, I64
 from critpath.model.clocks import (
     MESSAGES,
@@ -325,6 +326,7 @@ def _settle_together(
         or any(len(clocks[place].lines) > 1 for place in leader)
     ):
         return clocks
+    require("the clock of three hosts and more", "stats")
     from scipy.optimize import linprog  # noqa: PLC0415 - half a second, for three hosts and more
 
     lines = {place: (number, clocks[place].lines[0]) for number, place in enumerate(free)}

@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 
 from critpath.clocks.corridor import Corridor, Fit
+from critpath.extras import require
 from critpath.model import F64, I64
 from critpath.model.clocks import ClockLine
 from critpath.schema.parameters.clocks import CLOCKS
@@ -322,6 +323,7 @@ def _bent(part: Corridor) -> _Stretch | None:
 
 def _thread(part: Corridor, knots: F64) -> tuple[F64, float] | None:
     """Lay a clock that is straight between knots far from floor and ceiling, in each stretch."""
+    require("a clock whose rate changes", "stats")
     from scipy.optimize import linprog  # noqa: PLC0415 - half a second, for clocks that bend only
     from scipy.sparse import csr_matrix  # noqa: PLC0415
 

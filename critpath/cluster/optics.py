@@ -28,6 +28,7 @@ from critpath.cluster.space import (
     stabilise,
 )
 from critpath.errors import CritpathError
+from critpath.extras import require
 from critpath.model import F64, I64, Bool, Clustering, VectorTable, Whole
 from critpath.schema import notes
 from critpath.schema.notes import Note
@@ -57,6 +58,7 @@ def best_cut(found: Density, space: F64, weight: I64, min_cluster_size: int) -> 
 
 def best_tree_cut(space: F64, weight: I64, min_cluster_size: int) -> tuple[I64, I64]:
     """Cut the average linkage tree at the number of clusters with the best silhouette."""
+    require("--cluster-method linkage", "stats")
     from scipy.cluster.hierarchy import fcluster, leaves_list  # noqa: PLC0415 - slow
 
     tree = average_linkage(space, weight)

@@ -102,12 +102,17 @@ def _explain(error: Exception) -> int:
             "make room or give access there; --debug shows where it happened",
             EXIT_INTERNAL,
         )
-    if isinstance(error, ModuleNotFoundError) and f"{error.name}".startswith("critpath"):
-        return _fail(
-            f"this installation of critpath is not whole: it has no {error.name}",
-            "in a checkout run make build, which a new module needs; else install it again",
-            EXIT_INTERNAL,
-        )
+    if isinstance(error, ModuleNotFoundError):
+        from critpath.extras import explain_missing  # noqa: PLC0415 - start-up time
+
+        if f"{error.name}".startswith("critpath"):
+            return _fail(
+                f"this installation of critpath is not whole: it has no {error.name}",
+                "in a checkout run make build, which a new module needs; else install it again",
+                EXIT_INTERNAL,
+            )
+        if lacks := explain_missing(error):
+            return _fail(lacks.what, lacks.do, lacks.exit_code)
     return _fail(
         f"internal error: {type(error).__name__}: {error}",
         "this is a fault of critpath: run it again with --debug and report what it prints",

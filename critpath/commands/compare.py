@@ -32,6 +32,7 @@ from critpath.errors import (
     UnspecifiedError,
     UsageError,
 )
+from critpath.extras import require
 from critpath.units import safe_text
 
 if TYPE_CHECKING:
@@ -80,6 +81,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         hint(absent.do, quiet=settings["quiet"])
         return EXIT_OK
     check_inputs(sources)
+    if settings["known"]:
+        require("--known", "known")
     outputs = wanted_outputs(arguments, sources, settings["trace-url"])
     written = bool(outputs.places) or outputs.github
     comparison = compare_sources(arguments.normal, arguments.sample, settings, flame=written)

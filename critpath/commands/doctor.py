@@ -17,6 +17,7 @@ from critpath.commands.output import STDOUT, Progress, hint, make_console, warn,
 from critpath.commands.settings import Settings
 from critpath.commands.sources import check_inputs
 from critpath.errors import EXIT_INCONCLUSIVE, EXIT_INTERNAL, EXIT_OK, CritpathError
+from critpath.extras import EXTRAS, find_missing
 from critpath.model.recording import RECORDING
 from critpath.units import format_ns, plural, safe_text
 
@@ -219,6 +220,7 @@ def _document(found: Preflight, left: list[Leftover], done: list[str]) -> dict[s
         "leftovers": [{"kind": x.kind, "name": x.name, "session": x.session} for x in left],
         "cleaned": done,
         "host": dict(found.host),
+        "extras": {extra: find_missing(extra) for extra in EXTRAS},
     }
 
 
@@ -273,6 +275,7 @@ def _lines(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
             root = one["user"] == "root"
             how = "" if root else f": critpath record -a --marks-from {one['user']}"
             yield f"  {one['program']} ({one['user']}){how}", ""
+    yield from _extra_lines(document["extras"])
     yield "host:", "bold"
     for name, value in _facts(document["host"]):
         yield f"  {name:<10} {value}", ""
@@ -287,6 +290,16 @@ def _tried_lines(tried: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
         if one["why"]:
             what = f"{one['name']}: {one['why']}: {one['lost']}"
             yield from _obstacle_lines([{**one, "what": what}])
+
+
+def _extra_lines(extras: dict[str, list[str]]) -> Iterator[tuple[str, str]]:
+    """Yield which extras are installed, and how the others would be."""
+    here = [extra for extra, missing in extras.items() if not missing]
+    yield f"extras: {', '.join(here) or 'none'}", "bold"
+    if absent := [extra for extra, missing in extras.items() if missing]:
+        yield f"  not installed: {', '.join(absent)}", ""
+        which = "all" if len(absent) == len(extras) else ",".join(absent)
+        yield f"    pip install 'critpath-core[{which}]'", ""
 
 
 def _stack_lines(sources: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -22,6 +22,7 @@ from critpath.commands.reports import is_saved, load_comparison
 from critpath.commands.settings import READING, RUNNING, Settings
 from critpath.commands.sources import check_inputs, extract_sources, messages_of
 from critpath.errors import UsageError
+from critpath.extras import require
 from critpath.report.exports import ALIGNMENTS, FORMATS, PATHS
 from critpath.text.notes import epoch_unknown
 from critpath.units import plural
@@ -82,6 +83,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     check_inputs(inputs)
     check_outputs([arguments.output], inputs, force=arguments.force)
     check_terminal(arguments.output, name, binary=format_.binary)
+    format_.check(name)
     if any(map(is_saved, arguments.sources)) and settings.origins["execution"] == "command line":
         raise UsageError(
             "a saved comparison has its executions already", "choose some of them with --id ID"
@@ -110,6 +112,7 @@ def _write_sketches(arguments: argparse.Namespace, settings: Settings) -> int:
         )
     sources = [Path(source) for source in arguments.sources]
     check_inputs(sources)
+    require("the format sketches", "parquet")
     _check_directory(arguments.output, sources, force=arguments.force)
     from critpath import flow, model  # noqa: PLC0415 - numpy and the stages
     from critpath.files import atomic_directory  # noqa: PLC0415 - as above

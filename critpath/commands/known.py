@@ -35,6 +35,7 @@ from critpath.errors import (
     UsageError,
     with_sudo,
 )
+from critpath.extras import require
 from critpath.units import NS_PER_S, plural, safe_text
 
 if TYPE_CHECKING:
@@ -155,6 +156,7 @@ def _search(arguments: argparse.Namespace, settings: Settings) -> int:
     from critpath.signatures import search  # noqa: PLC0415 - start-up time
     from critpath.text.known import describe_answer  # noqa: PLC0415 - as above
 
+    require("known search", "known")
     check_outputs([arguments.json], [arguments.source])
     store = _open(arguments, settings)
     counts, causes, _ = _read(arguments.source, arguments, settings)
@@ -190,6 +192,7 @@ def _watch(arguments: argparse.Namespace, settings: Settings) -> int:
     from critpath.errors import CritpathError  # noqa: PLC0415 - with what follows
     from critpath_record import COMMAND, doctor  # noqa: PLC0415 - start-up time
 
+    require("known watch", "known")
     check_outputs([arguments.json], [])
     store = _open(arguments, settings)
     labels = {entry.label for entry in store.entries if entry.kind == "state"}
@@ -380,6 +383,7 @@ def _check(arguments: argparse.Namespace, settings: Settings) -> int:
     from critpath.signatures import check  # noqa: PLC0415 - start-up time
     from critpath.text.known import describe_check  # noqa: PLC0415 - as above
 
+    require("known check", "known")
     check_outputs([arguments.json, arguments.html], [])
     store = _open(arguments, settings)
     document = check(store, level=settings["known-level"])
@@ -426,6 +430,7 @@ def _print_confusion(document: CheckDocument) -> None:
 def _groups(arguments: argparse.Namespace, settings: Settings) -> int:
     from critpath.signatures import group  # noqa: PLC0415 - start-up time
 
+    require("known groups", "known")
     store = _open(arguments, settings)
     for line in group(store, arguments.method, arguments.clusters):
         print(line)

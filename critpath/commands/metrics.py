@@ -19,6 +19,7 @@ from critpath.commands.output import hint
 from critpath.commands.settings import Settings, as_duration
 from critpath.commands.walking import REQUESTS, Walker
 from critpath.errors import CritpathError, UsageError
+from critpath.extras import require
 from critpath.incidents.webhook import Webhook, complete_address
 from critpath.metrics import open_metrics, otlp
 from critpath.metrics.collecting import Collected
@@ -85,6 +86,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Tell until a signal comes."""
     from critpath_record import RunningFlight  # noqa: PLC0415 - start-up time
 
+    if not arguments.place.startswith("otlp:"):
+        require("OpenMetrics", "metrics")
     find = partial(RunningFlight.find, arguments.directory)
     clock = Clock()
     teller = Teller(find, arguments.incidents, settings, clock)
@@ -194,7 +197,6 @@ def open_sink(
                 say(f"{plural(lost, 'report')} not taken by the collector")
 
         return _NowAndThen(clock, arguments.every, push, hook.close)
-    open_metrics.format_report(report())  # whether that can be, said at the start
     if place.startswith("file:"):
         file = _File(Path(place.removeprefix("file:")), reader and reader.pw_gid, report)
         file.write()

@@ -83,6 +83,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         raise UsageError("--all-threads is for the graph of a window", "add --format graphml")
     check_outputs([arguments.output], [arguments.trace], force=arguments.force)
     check_terminal(arguments.output, name, binary=name in FORMATS and FORMATS[name].binary)
+    if name in FORMATS:
+        FORMATS[name].check(name)
     if name in FORMATS and FORMATS[name].of == WINDOW:
         write_pieces(arguments.output, _window(arguments, settings, name))
         return 0

@@ -25,6 +25,7 @@ from critpath.commands.output import (
 from critpath.commands.settings import READING, RUNNING, Settings
 from critpath.commands.sources import check_inputs, extract_sources, messages_of
 from critpath.errors import UsageError
+from critpath.extras import require
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -107,10 +108,9 @@ class Database:
     ) -> None:
         from critpath.model import Rows  # noqa: PLC0415 - start-up time
 
-        try:
-            import duckdb  # noqa: PLC0415 - optional, and slow
-        except ImportError:
-            raise UsageError("SQL needs DuckDB", "pip install 'critpath[query]'") from None
+        require("SQL", "query")
+        import duckdb  # noqa: PLC0415 - optional, and slow
+
         self._errors = duckdb.Error
         self._connection = duckdb.connect(":memory:")
         executions = paths.executions
@@ -182,6 +182,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     check_inputs(sources)
     check_outputs([arguments.output], sources, force=arguments.force)
     check_terminal(arguments.output, "parquet", binary=arguments.format == "parquet")
+    require("SQL", "query")
 
     from critpath import explore  # noqa: PLC0415 - numpy and the stages
 

@@ -13,6 +13,7 @@ from critpath.commands.output import STDOUT, Progress, as_asked, check_outputs, 
 from critpath.commands.settings import Settings
 from critpath.commands.sources import check_inputs, messages_of, require_executions
 from critpath.errors import UsageError
+from critpath.extras import require
 from critpath.processes import begin_early
 from critpath.units import plural
 
@@ -55,6 +56,7 @@ def save_paths(arguments: argparse.Namespace, settings: Settings) -> int:
         check_outputs([arguments.output], traces, force=arguments.force)
     else:
         check_directory(arguments.output, traces, force=arguments.force)
+    require("a file of paths, which is Parquet,", "parquet")
     if scheduler is None:
         begin_early(settings["jobs"], traces)
 
@@ -65,7 +67,7 @@ def save_paths(arguments: argparse.Namespace, settings: Settings) -> int:
         **settings.for_reading(),
     )
 
-    def require(paths: PathSet) -> None:
+    def check_executions(paths: PathSet) -> None:
         require_executions(paths, traces)
 
     with Progress(quiet=settings["quiet"]) as progress:
@@ -74,7 +76,7 @@ def save_paths(arguments: argparse.Namespace, settings: Settings) -> int:
             traces,
             out,
             how,
-            require=require,
+            require=check_executions,
             jobs=settings["jobs"],
             progress=progress,
         )

@@ -19,6 +19,7 @@ from critpath.commands.output import (
 from critpath.commands.settings import SIGNING, Settings
 from critpath.commands.sources import check_inputs
 from critpath.errors import UsageError
+from critpath.extras import require
 from critpath.units import NS_PER_S, plural, safe_text
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     check_inputs(arguments.sources)
     outputs = [arguments.json, str(output) if output else None]
     check_outputs(outputs, arguments.sources, force=arguments.force)
+    if output is not None:
+        require("-o, which is Parquet,", "parquet")
 
     from critpath.flow import count_documents  # noqa: PLC0415 - start-up time
     from critpath.report.document import to_json  # noqa: PLC0415 - start-up time

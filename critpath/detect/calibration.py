@@ -34,6 +34,7 @@ from critpath.stats.permutations import (
     share_reaching,
 )
 from critpath.stats.rows import center_by, make_seed
+from critpath.stats.tails import beta_quantile, chi_square_quantile
 from critpath.text import calibration as text
 
 
@@ -121,13 +122,11 @@ def rate(count: int, of: int, units: int | None = None) -> RateEntry:
     every unit counts once however often it was drawn from, so the interval errs on
     the wide side.
     """
-    from scipy.special import betaincinv  # noqa: PLC0415 - start-up time
-
     n = float(min(of, units or of))
     x = count / of * n
     tail = (1 - CALIBRATION.confidence) / 2
-    low = float(betaincinv(x, n - x + 1, tail)) if x > 0 else 0.0
-    high = float(betaincinv(x + 1, n - x, 1 - tail)) if x < n else 1.0
+    low = beta_quantile(tail, x, n - x + 1) if x > 0 else 0.0
+    high = beta_quantile(1 - tail, x + 1, n - x) if x < n else 1.0
     return RateEntry(count, of, count / of, low, high)
 
 
@@ -158,11 +157,11 @@ def advise_floor(
     mean = float(total.mean())
     spread = high = expected = None
     if len(names) > 1 and mean > 0:
-        from scipy.special import chdtri  # noqa: PLC0415 - start-up time
-
         freedom = len(names) - 1
         spread = found.share
-        high = spread * math.sqrt(freedom / float(chdtri(freedom, CALIBRATION.confidence)))
+        high = spread * math.sqrt(
+            freedom / chi_square_quantile(1 - CALIBRATION.confidence, freedom)
+        )
         expected = _spread_by_chance(total, stratum, session) / mean
     enough = spread is not None and len(names) >= CALIBRATION.least_sessions
     means = (mean + found.deviation).tolist()

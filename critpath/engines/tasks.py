@@ -25,6 +25,7 @@ from critpath.errors import (
     UnreadableError,
     UsageError,
 )
+from critpath.extras import require
 from critpath.files import size_of
 from critpath.model import ExtractSettings
 from critpath.processes import begin_server, uninterrupted
@@ -368,15 +369,11 @@ class DaskScheduler:
         Raises UsageError without dask.distributed, or if nothing answers there; CritpathError if
         it is lost, or too many workers die of one task.
         """
-        try:
-            from distributed import Client, KilledWorker
-            from distributed.cfexecutor import ClientExecutor
-        except ImportError:
-            raise UsageError(
-                "--engine dask needs dask.distributed, which is not installed",
-                "install critpath[dask], here and where the workers are",
-            ) from None
+        require("--engine dask, here and where the workers are,", "dask")
         from concurrent.futures import CancelledError
+
+        from distributed import Client, KilledWorker
+        from distributed.cfexecutor import ClientExecutor
 
         def connect() -> Any:
             return Client(self.address, timeout=_SECONDS, set_as_default=False)

@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from critpath.errors import UsageError
+from critpath.extras import require
 from critpath.graph._walk import Walks
 from critpath.graph.critical_path import (
     NO_ARRIVALS,
@@ -92,6 +93,7 @@ class ExecutionGraph:
 
     def to_networkx(self, begin: int, end: int, cuts: Iterable[tuple[int, int]] = ()) -> Any:
         """Return the part of the graph inside a window as a networkx graph."""
+        require("a graph of networkx", "graph")
         import networkx as nx  # noqa: PLC0415 - 0.2 s that only this export needs
 
         graph = nx.MultiDiGraph(begin=begin, end=end)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from critpath.errors import UsageError
+from critpath.extras import require
 from critpath.metrics.families import Family, Histogram, Report
 
 if TYPE_CHECKING:
@@ -36,13 +36,10 @@ def format_report(report: Report) -> bytes:
     UsageError
         Without prometheus_client.
     """
-    try:
-        from prometheus_client import Metric  # noqa: PLC0415 - optional
-        from prometheus_client.openmetrics.exposition import generate_latest  # noqa: PLC0415
-    except ImportError:
-        raise UsageError(
-            "OpenMetrics needs prometheus_client", "pip install 'critpath[metrics]'"
-        ) from None
+    require("OpenMetrics", "metrics")
+    from prometheus_client import Metric  # noqa: PLC0415 - optional
+    from prometheus_client.openmetrics.exposition import generate_latest  # noqa: PLC0415
+
     content: bytes = generate_latest(_Once(report, Metric))  # type: ignore[no-untyped-call]
     return content
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from critpath.documents import CauseEntry, FindingEntry
+from critpath.extras import require
 from critpath.model.details import NO_DETAIL, Detail
 from critpath.model.table import (
     F64,
@@ -151,6 +152,7 @@ class Alignment(Table):
         ValueError
             If names are not one a row, or a symbol has no letter.
         """
+        require("an alignment of Biopython", "alignments")
         from Bio import Align  # noqa: PLC0415 - slow to import
         from Bio.Seq import Seq  # noqa: PLC0415 - as above
         from Bio.SeqRecord import SeqRecord  # noqa: PLC0415 - as above

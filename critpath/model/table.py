@@ -31,6 +31,7 @@ from typing import (
 import numpy as np
 import numpy.typing as npt
 
+from critpath.extras import require
 from critpath.units import plural, safe_text, utf8
 
 if TYPE_CHECKING:
@@ -194,6 +195,7 @@ class Table:
 
     def to_arrow(self) -> pa.Table:
         """Return the table as pyarrow has it."""
+        require("a table for other programs", "parquet")
         import pyarrow as pa  # noqa: PLC0415 - slow to import
 
         columns = self.table_columns()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,11 +25,9 @@ from critpath.model.requests import (
     Subrequests,
 )
 from critpath.requests.crossings import OperationRows
+from critpath.requests.matching import match_most
 from critpath.requests.owners import process_keys, thread_keys
 from critpath.schema.parameters.requests import CHAINS, OWNERS, PROXIES
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
 
 
 def settle_traced(
@@ -140,7 +137,7 @@ def pair_calls(activity: Activity, passing: Passing) -> Paired | None:
     of, call = _find_possible(activity, passing)
     if len(of) < (1 - OWNERS.odd) * calls:
         return None
-    match = _match(of, call, requests, calls)
+    match = _Matching(*match_most(of, call, requests, calls))
     paired = np.flatnonzero(match.call >= 0)
     # Who can have asked and did not, and what nobody can have asked: more is asked than once.
     silent = len(np.unique(of)) - len(paired)
@@ -206,36 +203,3 @@ def _find_possible(activity: Activity, passing: Passing) -> tuple[I64, I64]:
         since = np.searchsorted(times, told[mine])
         met[mine] &= since == np.searchsorted(times, passing.answered[of[mine]])
     return of[met], call[met]
-
-
-def _make_graph(begin: I64, end: I64, shape: tuple[int, int]) -> csr_array:
-    """Return the edges as a matrix; scipy 1.11 matches none whose numbers have 64 bits."""
-    from scipy.sparse import csr_array  # noqa: PLC0415 - takes a while to load
-
-    places = begin.astype(np.int32), end.astype(np.int32)
-    return csr_array((np.ones(len(begin), np.int8), places), shape)
-
-
-def _match(of: I64, call: I64, requests: int, calls: int) -> _Matching:
-    """Return a largest matching, and which of its pairs are in all of them."""
-    from scipy.sparse.csgraph import (  # noqa: PLC0415 - takes a while to load
-        breadth_first_order,
-        connected_components,
-        maximum_bipartite_matching,
-    )
-
-    possible = _make_graph(of, call, (requests, calls))
-    chosen = maximum_bipartite_matching(possible, perm_type="column").astype(np.int64)
-    owner = np.full(calls, NONE, np.int64)
-    owner[chosen[chosen >= 0]] = np.flatnonzero(chosen >= 0)
-    # Who may take whose call; one more node takes from who has none and has what nobody made.
-    idle = np.flatnonzero(chosen < 0)
-    takes = np.concatenate([of, np.full(len(idle), requests)])
-    gives = np.concatenate([np.where(owner[call] >= 0, owner[call], requests), idle])
-    may = _make_graph(takes, gives, (requests + 1, requests + 1))
-    _, circle = connected_components(may, directed=True, connection="strong")
-    certain = (chosen >= 0) & (np.bincount(circle)[circle[:requests]] == 1)
-    for way in (may, may.T.tocsr()):
-        reached = breadth_first_order(way, requests, return_predecessors=False)
-        certain[reached[reached < requests]] = False
-    return _Matching(chosen, certain, circle[:requests].astype(np.int64))

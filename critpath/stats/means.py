@@ -171,16 +171,12 @@ def _run_variances(centred: F64, stratum: I64, run: I64, share: F64) -> tuple[F6
 
 def _welch(normal: tuple[F64, int], sample: tuple[F64, int]) -> tuple[F64, F64]:
     """Return standard errors of the difference of both sides, and halves of 95 % intervals."""
-    from scipy.special import stdtrit  # noqa: PLC0415 - start-up time; scipy.stats takes longer yet
-
     both = normal[0] + sample[0]
     spread = sum(variance**2 / (runs - 1) for variance, runs in (normal, sample))
     freedom = np.divide(both**2, spread, out=np.full(both.shape, np.inf), where=spread > 0)
     error = np.sqrt(both)
-    # With so many degrees of freedom Student's t is the normal distribution.
-    return error, np.asarray(
-        error * stdtrit(np.minimum(freedom, 1e9), EFFECTS.interval[1]), np.float64
-    )
+    quantile = [student_quantile(EFFECTS.interval[1], each) for each in freedom.ravel().tolist()]
+    return error, error * np.reshape(quantile, error.shape)
 
 
 def standard_errors(

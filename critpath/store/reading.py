@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from critpath.errors import UnreadableError
+from critpath.extras import require
 from critpath.model import (
     MOST_TIME,
     CriticalPaths,
@@ -205,6 +206,7 @@ class _PathsFile:
 
     def _reading(self, read: Callable[[pq.ParquetFile], Any]) -> Any:
         """Open the file, read something of it, and say what is wrong with it."""
+        require(f"{self.file}, which is Parquet,", "parquet")
         import pyarrow as pa  # noqa: PLC0415 - 0.1 s that only readers of paths need
         import pyarrow.parquet as pq  # noqa: PLC0415 - as above
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from critpath.errors import UnreadableError
+from critpath.extras import require
 from critpath.files import atomic
 from critpath.model.signatures import LONGEST_TERM, Counts
 from critpath.store.reading import check_pages
@@ -37,6 +38,7 @@ class CountsFile:
         The file's own description has what rows cannot: the vocabulary, and documents in which
         nothing occurred.
         """
+        require(f"{self.file}, which is Parquet,", "parquet")
         import pyarrow as pa  # noqa: PLC0415 - slow to import
         import pyarrow.parquet as pq  # noqa: PLC0415 - as above
 
@@ -72,6 +74,7 @@ class CountsFile:
         """Return whether the file is one that `save` wrote."""
         if not self.file.is_file() or self.file.suffix != ".parquet":
             return False
+        require(f"{self.file}, which is Parquet,", "parquet")
         import pyarrow as pa  # noqa: PLC0415 - slow to import
         import pyarrow.parquet as pq  # noqa: PLC0415 - as above
 
@@ -83,6 +86,7 @@ class CountsFile:
 
     def load(self) -> Counts:
         """Return its counts; raises UnreadableError if it is malformed."""
+        require(f"{self.file}, which is Parquet,", "parquet")
         import pyarrow as pa  # noqa: PLC0415 - slow to import
         import pyarrow.parquet as pq  # noqa: PLC0415 - as above
 

@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, Self
 import numpy as np
 
 from critpath.errors import TooMuchTimeError
+from critpath.extras import require
 from critpath.files import atomic
 from critpath.model import (
     I32,
@@ -71,6 +72,7 @@ class PathsWriter:
     """
 
     def __init__(self, stream: IO[bytes], *, stacks: bool = False) -> None:
+        require("writing paths as Parquet", "parquet")
         self._stream, self._stacks = stream, stacks
         self._parquet: pq.ParquetWriter | None = None
         self._about: dict[str, Any] = {}
@@ -123,6 +125,7 @@ class PathsWriter:
         anything, and keeps what it once had; a process with a memory limit calls this
         before looking how much is left.
         """
+        require("--max-memory", "parquet")
         import pyarrow as pa  # noqa: PLC0415 - as above
 
         pa.set_memory_pool(pa.system_memory_pool())

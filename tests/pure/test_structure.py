@@ -31,7 +31,7 @@ PYTHON: Final = [p for p in MODULES if p.suffix == ".py"]
 
 LEAVES: Final = {
     *("schema", "model", "documents", "errors", "units", "untrusted", "processes", "text", "stats"),
-    *("progress", "doors", "files"),
+    *("progress", "doors", "files", "extras"),
 }
 # The stages, and the doors that each may go through: a stage asks those above it in this list.
 STAGES: Final[dict[str, set[str]]] = {
@@ -63,14 +63,16 @@ MAY_IMPORT: Final[dict[str, set[str]]] = {
     **{leaf: set[str]() for leaf in LEAVES},
     # A table shows itself in a notebook: names of a trace are made safe there as everywhere.
     # What passes between stages ends in what a document says of it.
-    "model": {"units", "schema", "documents", "errors"},
+    "model": {"units", "schema", "documents", "errors", "extras"},
     # Statistics of tables; the numbers they decide by are declared.
     "stats": {"schema", "model"},
     "progress": {"units"},
     # What cannot be written is said to who named the place.
     "files": {"errors"},
+    # What is not installed is said to who asked for it.
+    "extras": {"errors"},
     # What is wrong with a regular expression is said to who wrote it.
-    "untrusted": {"errors", "units"},
+    "untrusted": {"errors", "units", "extras"},
     # A document names the states; one shows itself in a notebook.
     "documents": {"schema", "units"},
     # Sentences are made of what passes between stages.

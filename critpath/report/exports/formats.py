@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Final
 
+from critpath.extras import require
+
 # What a format can be made of.
 ALIGNMENTS, PATHS, WINDOW = "alignments", "paths", "window"
 
@@ -30,6 +32,8 @@ class Format:
         Nothing for a terminal.
     more : mapping
         What the function is told besides.
+    extra : str
+        Which extra it needs; "" for none.
     """
 
     of: str
@@ -38,6 +42,12 @@ class Format:
     several: bool = True
     binary: bool = False
     more: Mapping[str, str] = field(default_factory=dict)
+    extra: str = ""
+
+    def check(self, name: str) -> None:
+        """Raise UsageError where what it needs is not installed; it is called so."""
+        if self.extra:
+            require(f"the format {name}", self.extra)
 
     def render(self, *given: Any, **asked: Any) -> Iterable[bytes]:
         """Return the file piece by piece, of what the format is made of."""
@@ -54,17 +64,33 @@ FORMATS: Final[dict[str, Format]] = {
     ),
     "speedscope": Format(PATHS, "as_speedscope.speedscope_profiles", (".speedscope.json",)),
     "collapsed": Format(PATHS, "as_collapsed.write_collapsed", (".collapsed", ".folded")),
-    "segments": Format(PATHS, "as_parquet.segments_parquet", (".parquet",), binary=True),
-    "vectors": Format(PATHS, "as_parquet.write_vectors", (".parquet",), binary=True),
-    "graphml": Format(WINDOW, "as_graphml.write_window", (".graphml",), several=False),
+    "segments": Format(
+        PATHS, "as_parquet.segments_parquet", (".parquet",), binary=True, extra="parquet"
+    ),
+    "vectors": Format(
+        PATHS, "as_parquet.write_vectors", (".parquet",), binary=True, extra="parquet"
+    ),
+    "graphml": Format(
+        WINDOW, "as_graphml.write_window", (".graphml",), several=False, extra="graph"
+    ),
     "fasta": Format(
-        ALIGNMENTS, _ALIGNED, (".fasta", ".fa", ".afa"), several=False, more={"as_": "fasta"}
+        *(ALIGNMENTS, _ALIGNED, (".fasta", ".fa", ".afa")),
+        several=False,
+        more={"as_": "fasta"},
+        extra="alignments",
     ),
     "clustal": Format(
-        ALIGNMENTS, _ALIGNED, (".aln", ".clustal"), several=False, more={"as_": "clustal"}
+        *(ALIGNMENTS, _ALIGNED, (".aln", ".clustal")),
+        several=False,
+        more={"as_": "clustal"},
+        extra="alignments",
     ),
     "stockholm": Format(
-        ALIGNMENTS, _ALIGNED, (".sto", ".stk", ".stockholm"), more={"as_": "stockholm"}
+        *(ALIGNMENTS, _ALIGNED, (".sto", ".stk", ".stockholm")),
+        more={"as_": "stockholm"},
+        extra="alignments",
     ),
-    "newick": Format(ALIGNMENTS, "alignments.write_newick", (".nwk", ".newick", ".tree")),
+    "newick": Format(
+        ALIGNMENTS, "alignments.write_newick", (".nwk", ".newick", ".tree"), extra="alignments"
+    ),
 }

@@ -233,4 +233,4 @@ def test_without_distributed(monkeypatch):
         DaskScheduler("tcp://a:1").connect(),
     ):
         pass
-    assert "critpath[dask]" in caught.value.do
+    assert "critpath-core[dask]" in caught.value.do

@@ -86,7 +86,7 @@ def test_without_duckdb_it_says_what_to_install(critpath, extract, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "duckdb", None)
     run = critpath("query", extract, "select 1")
     assert run.returncode == 2
-    assert "pip install 'critpath[query]'" in run.stderr
+    assert "pip install 'critpath-core[query]'" in run.stderr
 
 
 def test_a_query_without_a_recording_says_how_it_goes(critpath):

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.special import betaincinv, stdtr
+from scipy import stats
+from scipy.special import betaincinv, chdtri, stdtr
 from scipy.stats import false_discovery_control, hypergeom, rankdata
 
 from critpath.model import number_codes
 from critpath.stats.rows import mid_ranks, order_rows
-from critpath.stats.tails import benjamini_hochberg, hypergeometric_tail, least_rare, student_tails
+from critpath.stats.tails import (
+    benjamini_hochberg,
+    beta_quantile,
+    chi_square_quantile,
+    hypergeometric_tail,
+    least_rare,
+    student_quantile,
+    student_tails,
+)
 
 
 @pytest.mark.parametrize("kind", [float, np.int64])
@@ -97,3 +106,26 @@ def test_a_distance_is_beyond_the_quantile_where_scipys_is():
         for steps in (-1, 2):
             near = np.round((np.floor(quantile * 1e9) + steps) / 1e9, 9)
             assert ((student_tails(near, freedom) < 0.05 / symbols) == (near > quantile)).all()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_quantiles_of_beta_are_scipys(seed):
+    """Made of the distribution: `betaincinv` of scipy 1.11 is good to 1e-8 only."""
+    rng = np.random.default_rng(seed)
+    for _ in range(100):
+        a, b = np.exp(rng.uniform(-1, 8, 2)).tolist()
+        probability = float(rng.choice([1e-6, 0.025, 0.5, 0.95, 0.975]))
+        found = beta_quantile(probability, a, b)
+        assert stats.beta.cdf(found, a, b) == pytest.approx(probability, rel=1e-8)
+
+
+def test_quantiles_of_student_and_chi_square_are_scipys():
+    for freedom in (1.0, 1.3, 2.0, 7.0, 33.3, 250.0, 499.9, 500.0, 1e4, 1e9):
+        for probability in (0.6, 0.975, 0.9995):
+            found = student_quantile(probability, freedom)
+            assert stats.t.sf(found, freedom) == pytest.approx(1 - probability, rel=1e-8)
+    assert student_quantile(0.975, np.inf) == pytest.approx(stats.norm.ppf(0.975), rel=1e-14)
+    for freedom in (1, 2, 3, 10, 57, 2000):
+        for probability in (0.001, 0.05, 0.95):
+            found = chi_square_quantile(probability, freedom)
+            assert found == pytest.approx(chdtri(freedom, 1 - probability), rel=1e-9)
