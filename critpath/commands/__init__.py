@@ -144,7 +144,7 @@ def _run(arguments: list[str]) -> int:
         parsed = parser.parse_args(arguments)
     except SystemExit as leaving:  # --help and --version have printed
         return int(leaving.code or EXIT_OK)
-    parsed.words = arguments
+    parsed.typed = arguments
     config = getattr(parsed, "config", None)
     settings = effective(
         given_settings(parsed), None if config is None else Path(config), Path.cwd()

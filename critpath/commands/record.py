@@ -154,7 +154,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     finally:
         tell.close()
     times = time_recorded(outcome)
-    for line in describe_outcome(outcome, request, arguments.words, times):
+    for line in describe_outcome(outcome, request, arguments.typed, times):
         # What makes a recording worth less is printed even with --quiet.
         hint(line, quiet=quiet and not line.startswith("warning: "))
     if not arguments.then or not outcome.recordings:
