@@ -223,7 +223,17 @@ def extract(case: Case, place: Path, target: Path) -> list[str]:
         file = target / f"{number}.paths"
         shutil.rmtree(file, ignore_errors=True)
         options = [*case.options] if "--execution" in case.options else []
-        words = ["extract", str(place / source), "-o", str(file), "--jobs", "1", *options]
+        words = [
+            "export",
+            "--format",
+            "paths",
+            str(place / source),
+            "-o",
+            str(file),
+            "--jobs",
+            "1",
+            *options,
+        ]
         code, _ = run(words, place)
         if code:
             raise RuntimeError(f"extract: exit code {code}")

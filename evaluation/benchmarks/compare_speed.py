@@ -251,7 +251,7 @@ def short(rounds: int, directory: Path) -> None:
     for name, file in zip(("normal", "sample-lock"), demo, strict=True):
         with tarfile.open(FIXTURES / f"{name}.tar.xz") as tar:
             tar.extractall(directory, filter="data")
-        installed.run("--quiet", "extract", directory / name, "-o", file)
+        installed.run("--quiet", "export", "--format", "paths", directory / name, "-o", file)
     types = types_of((20, 24, 30, 36, 40, 50, 60))
     for seed, (name, file) in enumerate(zip(names, thousand, strict=True), 1):
         save_paths(draw(1000, types, seed, faulty=name == "sample"), file)

@@ -258,7 +258,19 @@ def set_rows(home: Path, events: int) -> list[Row]:
     hosts = [{"name": f"h{host}", "recording": f"h{host}"} for host in range(_HOSTS)]
     (home / HOSTS).write_text(json.dumps({"format": HOSTS_FORMAT, "hosts": hosts}))
     out = ("--execution", EXECUTION, "--jobs", "1", "--max-memory", "512M")
-    taken: Taken = run([_CRITPATH, "--quiet", "extract", home, *out, "-o", home / "out.parquet"])
+    taken: Taken = run(
+        [
+            _CRITPATH,
+            "--quiet",
+            "export",
+            "--format",
+            "paths",
+            home,
+            *out,
+            "-o",
+            home / "out.parquet",
+        ]
+    )
     peak, rate = taken.peak / 2**20, _HOSTS * events / 1e6 / taken.cpu
     what = f"three hosts of {events / 1e6:g} M events, --max-memory 512M, MiB"
     return [

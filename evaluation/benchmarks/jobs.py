@@ -53,7 +53,17 @@ def adopt() -> None:
 def extract(home: Path, jobs: int) -> list[str]:
     """Return the command that extracts all recordings with so many jobs."""
     return [
-        *(sys.executable, "-P", "-m", "critpath", "extract", str(home / "recordings"), "--quiet"),
+        *(
+            sys.executable,
+            "-P",
+            "-m",
+            "critpath",
+            "export",
+            "--format",
+            "paths",
+            str(home / "recordings"),
+            "--quiet",
+        ),
         *("--execution", EXECUTION, "--force", "-o", str(home / f"jobs-{jobs}")),
         *("--jobs", str(jobs)),
     ]

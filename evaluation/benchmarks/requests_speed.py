@@ -117,7 +117,16 @@ def extraction_rows(home: Path, recording: Path, rounds: int) -> tuple[list[Row]
 
     def command(which: str) -> Taken:
         out = ("--force", "-o", home / f"{which}.parquet")
-        words = ("--quiet", "extract", recording, "--execution", wanted[which], *out)
+        words = (
+            "--quiet",
+            "export",
+            "--format",
+            "paths",
+            recording,
+            "--execution",
+            wanted[which],
+            *out,
+        )
         return run([_CRITPATH, *words])
 
     def warm(which: str) -> Taken:
@@ -192,7 +201,7 @@ def loop_rows(home: Path, servers: Path, rounds: int) -> list[Row]:
     write_windows(loop, served, home / "loop.csv")
 
     def extract(what: str) -> Taken:
-        words = ("--quiet", "extract", loop, "--execution", what, "--force")
+        words = ("--quiet", "export", "--format", "paths", loop, "--execution", what, "--force")
         return run([_CRITPATH, *words, "-o", home / "loop.parquet"])
 
     rows = []

@@ -97,7 +97,18 @@ class Bench(NamedTuple):
         """Run the whole command: traces to a file of paths."""
         out = self.home / f"{name}.parquet"
         return self.installed.run(
-            *("--quiet", "extract", *traces, "--execution", EXECUTION, "--force", "-o", out),
+            *(
+                "--quiet",
+                "export",
+                "--format",
+                "paths",
+                *traces,
+                "--execution",
+                EXECUTION,
+                "--force",
+                "-o",
+                out,
+            ),
             *options,
         )
 
@@ -507,7 +518,7 @@ def own(rows: Rows, options: argparse.Namespace) -> None:
         place.mkdir(parents=True, exist_ok=True)
         installed = Installed()
         known = subprocess.run(
-            [installed.command, "extract", "--help"],
+            [installed.command, "export", "--format", "paths", "--help"],
             capture_output=True,
             text=True,
             check=True,

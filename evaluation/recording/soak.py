@@ -91,7 +91,7 @@ def read_back(recording: Path) -> int:
     begun = time.process_time()
     found = 0
     for each in recordings:
-        subprocess.run([*CRITPATH, "verify", str(each)], check=False)
+        subprocess.run([*CRITPATH, "doctor", str(each)], check=False)
         found += len(api.extract([str(each)], execution="marker").executions)
     print(f"read in {time.process_time() - begun:.1f} s of cpu time")
     return found

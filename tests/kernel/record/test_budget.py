@@ -97,7 +97,14 @@ def test_a_program_chooses_its_executions_and_those_are_whole(
     begun = [row["begin"] for row in found.chosen]
     assert not [t for t in begun for g in found.gaps if g["begin"] <= t < g["end"]]
     done = critpath(
-        "extract", found.place, "-o", found.place.parent / "p.parquet", "--execution", "marker"
+        "export",
+        "--format",
+        "paths",
+        found.place,
+        "-o",
+        found.place.parent / "p.parquet",
+        "--execution",
+        "marker",
     )
     assert done.returncode == 0, done.stderr
     assert "chosen by chance" in done.stderr

@@ -24,7 +24,16 @@ def test_what_the_user_says_of_hosts_is_known_in_every_process(critpath, unpack,
             manifest = json.loads((place / "critpath.json").read_text())
             manifest["host"] = {"name": "box", "machine_id": "1"}
             (place / "critpath.json").write_text(json.dumps(manifest))
-    words = ("extract", "normal", "--execution", "requests", "--hosts-together", "--jobs")
+    words = (
+        "export",
+        "--format",
+        "paths",
+        "normal",
+        "--execution",
+        "requests",
+        "--hosts-together",
+        "--jobs",
+    )
     for jobs in ("1", "2"):
         done = critpath(*words, jobs, "-o", jobs, cwd=tmp_path)
         assert done.returncode == 0, done.stderr

@@ -104,7 +104,7 @@ def test_a_path_needs_no_library_of_statistics_or_graphs(guest):
 def test_saving_paths_imports_nothing_it_does_not_need(extracted, tmp_path):
     """Not pandas either, which pyarrow's converters import wherever it is installed."""
     out = tmp_path / "paths.parquet"
-    words = ("--quiet", "extract", extracted("normal-2"), "-o", out)
+    words = ("--quiet", "export", "--format", "paths", extracted("normal-2"), "-o", out)
     assert not packages(modules(words, ("path", out))) & {"pandas", "sklearn", "Bio", "networkx"}
 
 

@@ -100,12 +100,22 @@ def test_a_worker_is_killed_and_nothing_is_lost_or_doubled(
     critpath, cluster, recordings, wait_for, tmp_path
 ):
     here = tmp_path / "mine"
-    words = ("extract", *recordings, "--execution", REQUESTS, "-o")
+    words = ("export", "--format", "paths", *recordings, "--execution", REQUESTS, "-o")
     saved = critpath(*words, "local", "--jobs", "1", cwd=here)
     assert saved.returncode == 0, saved.stderr
     victim, _ = cluster.worker(), cluster.worker()
     command = [
-        *(sys.executable, "-m", "critpath", "extract", *recordings, "--execution", REQUESTS),
+        *(
+            sys.executable,
+            "-m",
+            "critpath",
+            "export",
+            "--format",
+            "paths",
+            *recordings,
+            "--execution",
+            REQUESTS,
+        ),
         *("-o", "far", "--engine", f"dask:{cluster.address}"),
     ]
     with subprocess.Popen(
@@ -143,7 +153,18 @@ def test_what_cannot_be_read_is_named_once_and_leaves_nothing(
     (here / "bad" / "metadata").write_text("no trace")
     engine = ("--engine", f"dask:{cluster.address}")
     before = sorted(f.name for f in here.iterdir())
-    words = ("extract", "normal", "bad", *recordings[:4], "--execution", REQUESTS, "-o", "far")
+    words = (
+        "export",
+        "--format",
+        "paths",
+        "normal",
+        "bad",
+        *recordings[:4],
+        "--execution",
+        REQUESTS,
+        "-o",
+        "far",
+    )
     done = critpath(*words, *engine, cwd=here)
     local = critpath(*words, "--jobs", "1", cwd=here)
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (4, "", 2)

@@ -37,7 +37,16 @@ def test_the_same_bytes_with_one_job_and_with_two(critpath, here):
     for out in ("set{}", "file{}.parquet"):
         for jobs in (1, 2):
             done = critpath(
-                *("extract", "normal", "sample-lock", "sample-lock", "--execution", REQUESTS),
+                *(
+                    "export",
+                    "--format",
+                    "paths",
+                    "normal",
+                    "sample-lock",
+                    "sample-lock",
+                    "--execution",
+                    REQUESTS,
+                ),
                 *("--jobs", jobs, "-o", out.format(jobs)),
                 cwd=here,
             )
@@ -79,7 +88,7 @@ def test_a_dataset_is_compared_as_its_recordings_are(critpath, here):
 
 
 def test_what_stands_there_is_replaced_only_when_that_is_asked_for(critpath, here, tmp_path):
-    run = ("extract", here / "sample-lock", "--execution", REQUESTS)
+    run = ("export", "--format", "paths", here / "sample-lock", "--execution", REQUESTS)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.txt").write_text("years of work")
     (tmp_path / "empty").mkdir()
@@ -108,7 +117,17 @@ def test_what_stands_there_is_replaced_only_when_that_is_asked_for(critpath, her
 
 def test_a_part_that_is_missing_is_said_with_exit_code_4(critpath, here, tmp_path):
     saved = critpath(
-        *("extract", here / "normal", here / "sample-lock", "--execution", REQUESTS, "-o", "d"),
+        *(
+            "export",
+            "--format",
+            "paths",
+            here / "normal",
+            here / "sample-lock",
+            "--execution",
+            REQUESTS,
+            "-o",
+            "d",
+        ),
         cwd=tmp_path,
     )
     assert saved.returncode == 0
@@ -120,7 +139,17 @@ def test_a_part_that_is_missing_is_said_with_exit_code_4(critpath, here, tmp_pat
 
 def test_nothing_is_left_where_no_execution_is(critpath, here, tmp_path):
     done = critpath(
-        *("extract", here / "normal", "--execution", "windows:w.csv", "-o", "d"), cwd=tmp_path
+        *(
+            "export",
+            "--format",
+            "paths",
+            here / "normal",
+            "--execution",
+            "windows:w.csv",
+            "-o",
+            "d",
+        ),
+        cwd=tmp_path,
     )
     assert done.returncode != 0
     assert list(tmp_path.iterdir()) == []
@@ -156,7 +185,7 @@ def test_who_waits_is_told_which_of_how_many(here, tmp_path):
 def test_what_a_killed_extraction_left_is_removed_by_the_next(critpath, wait_for, here):
     def run(count: int) -> tuple[str, ...]:
         options = ("--execution", REQUESTS, "--jobs", "1", "-o", "killed/")
-        return ("extract", *["normal"] * count, *options)
+        return ("export", "--format", "paths", *["normal"] * count, *options)
 
     # It is stopped at the first sight of what it writes, long before the last recording.
     with subprocess.Popen(
@@ -181,7 +210,16 @@ def test_nothing_is_imported_from_the_current_directory(guest, tmp_path):
     command = Path(sys.executable).parent / "critpath"
     done = subprocess.run(
         [
-            *(command, "extract", guest("normal"), guest("sample-lock"), "--execution", REQUESTS),
+            *(
+                command,
+                "export",
+                "--format",
+                "paths",
+                guest("normal"),
+                guest("sample-lock"),
+                "--execution",
+                REQUESTS,
+            ),
             *("--jobs", "2", "-o", tmp_path / "out.parquet"),
         ],
         check=False,

@@ -27,8 +27,8 @@ COMMANDS = (
     ("compare", *NAMES, "@reading", "--json", "c.json", "--html", "c.html", "--junit", "c.xml",
      "--markdown", "c.md", "--github"),
     ("report", "c.json", "--html", "again.html"),
-    ("extract", *NAMES, "@reading", "-o", "set"),
-    ("extract", "set", "-o", "paths.parquet"),
+    ("export", "--format", "paths", *NAMES, "@reading", "-o", "set"),
+    ("export", "--format", "paths", "set", "-o", "paths.parquet"),
     ("baseline", "save", "normal", "@reading", "-o", "baseline.json"),
     ("baseline", "show", "baseline.json", "--json"),
     *(("path", "sample-lock", "@memory", "--format", name, "-o", f"path.{name}")
@@ -41,7 +41,7 @@ COMMANDS = (
 )  # fmt: skip
 # What takes a minute or more, and another comparison.
 LONG = (
-    *(command for command in COMMANDS if command[0] in {"extract", "baseline"}),
+    *(command for command in COMMANDS if "paths" in command or command[0] == "baseline"),
     ("compare", "baseline.json", "set", "--json", "b.json"),
     ("compare", *NAMES, "@reading", "--msa", "joint", "--rule", "paper", "--json", "j.json"),
     ("calibrate", *NAMES, "@reading", "--json", "calibration.json"),

@@ -77,7 +77,7 @@ def test_a_limit_far_below_the_trace(large_trace, critpath_process, peak, tmp_pa
     """A trace of 500 MB, of which 150 are kept; the least limit leaves some 35 for them."""
     recording = tmp_path / "trace"
     large_trace.generate(recording, 12_000_000, executions=1_200)
-    words = ("extract", recording, "--execution", REQUESTS, "--quiet", "-o")
+    words = ("export", "--format", "paths", recording, "--execution", REQUESTS, "--quiet", "-o")
     refused = critpath_process(*words, tmp_path / "never", "--max-memory", "1M")
     assert refused.returncode == 2
     assert not (tmp_path / "never").exists()

@@ -137,7 +137,7 @@ def test_the_gaps_of_a_host_are_known_however_it_is_read(lossy, whole):
 
 
 def test_every_host_is_verified(lossy, capsys):
-    assert main(["verify", str(lossy)]) == 0
+    assert main(["doctor", str(lossy)]) == 0
     app, _, web = capsys.readouterr().out.partition(f"{lossy / 'web'}: ")
     assert "stopped" in app
     assert web
@@ -272,7 +272,18 @@ def test_the_user_says_that_recordings_are_of_hosts(hosts, tmp_path, capsys):
         assert find_hosts(source) == ()
         assert find_hosts(source / "run-1" / "app") == ()
     saved = tmp_path / "paths.parquet"
-    extract = ["extract", str(source), "--execution", "requests", "-o", str(saved), "--jobs", "1"]
+    extract = [
+        "export",
+        "--format",
+        "paths",
+        str(source),
+        "--execution",
+        "requests",
+        "-o",
+        str(saved),
+        "--jobs",
+        "1",
+    ]
     assert main([*extract, "--hosts-together"]) == 0
     said = capsys.readouterr().err
     assert said.count("of the hosts app, web are taken as one, as --hosts-together says") == 1
@@ -304,16 +315,16 @@ def test_the_user_says_that_recordings_are_repetitions(hosts, tmp_path, capsys):
         shutil.copytree(hosts / name, place / name)
     listed(place, ["app", "web"])
     assert find_recordings(place) == (place,)
-    assert main(["verify", "--hosts-apart", str(place)]) in {0, 3}
+    assert main(["doctor", "--hosts-apart", str(place)]) in {0, 3}
     saved = tmp_path / "apart.parquet"
     how = ["--execution", "requests", "--hosts-apart"]
-    assert main(["extract", str(place), *how, "-o", str(saved)]) == 0
+    assert main(["export", "--format", "paths", str(place), *how, "-o", str(saved)]) == 0
     said = capsys.readouterr().err
     assert said.count("app, web are taken for repetitions, not for hosts, as --hosts-apart") == 1
     # In settings, too, where the command line wins.
     (tmp_path / "critpath.toml").write_text('hosts = "apart"\n')
     config = ["--config", str(tmp_path / "critpath.toml")]
-    assert main(["verify", *config, str(place)]) in {0, 3}
+    assert main(["doctor", *config, str(place)]) in {0, 3}
     assert main(["clocks", *config, "--hosts-auto", str(place)]) == 0
     assert main(["clocks", *config, str(place)]) == 0  # the recordings of two hosts
 

@@ -49,7 +49,7 @@ def test_help_is_one_screen_and_the_rest_is_one_option_away(critpath, verb, monk
         (("compare", "a", "b", "--alpha", "2"), "'2' is not a level"),
         (("compare", "a", "b", "--rul", "gate"), "unrecognized arguments"),
         (("path", "\x1b[31m", "--bad"), "unrecognized"),
-        (("extract", "a"), "-o"),
+        (("export", "--format", "paths", "a"), "-o"),
     ],
 )
 def test_wrong_usage_is_two_lines_and_exit_2(critpath, arguments, says):

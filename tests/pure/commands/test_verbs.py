@@ -140,8 +140,8 @@ def test_no_execution_is_inconclusive(run, fake, no_paths):
     fake.paths = no_paths
     for command in (
         ("compare", "normal", "sample"),
-        ("extract", "normal", "-o", "x.parquet"),
-        ("extract", "normal", "-o", "x"),
+        ("export", "--format", "paths", "normal", "-o", "x.parquet"),
+        ("export", "--format", "paths", "normal", "-o", "x"),
         ("path", "normal"),
     ):
         done = run(*command)
@@ -168,9 +168,12 @@ def test_outputs_are_checked_before_the_work(run, fake, tmp_path):
         (("compare", "normal", "sample", "--json", "/"), "is a directory"),
         (("compare", "normal", "sample", "--html", "a", "--json", "./a"), "two outputs"),
         (("compare", "normal", "sample", "--html", "-", "--json", "-"), "two outputs to stdout"),
-        (("extract", "normal", "-o", "there"), "exists already"),
-        (("extract", "p.parquet", "-o", "p.parquet", "--force"), "both input and output"),
-        (("extract", "normal", "-o", "-"), "cannot go to stdout"),
+        (("export", "--format", "paths", "normal", "-o", "there"), "exists already"),
+        (
+            ("export", "--format", "paths", "p.parquet", "-o", "p.parquet", "--force"),
+            "both input and output",
+        ),
+        (("export", "--format", "paths", "normal", "-o", "-"), "cannot go to stdout"),
         (("report", "p.parquet", "--html", "p.parquet"), "both input and output"),
     ):
         done = run(*arguments)

@@ -16,7 +16,7 @@ def test_executions_after_are_asked_for_as_those_before(critpath, tmp_path):
     with tarfile.open(FIXTURES / "memcached.tar.xz") as archive:
         archive.extractall(tmp_path, **DATA_ONLY)  # noqa: S202 - of this repository
     asked = "requests:port=22004"
-    for save in (("extract",), ("baseline", "save")):
+    for save in (("export", "--format", "paths"), ("baseline", "save")):
         words = (*save, "memcached", "-o", save[0], "--execution", asked)
         run = critpath(*words, cwd=tmp_path)
         assert run.returncode == 0, run.stderr

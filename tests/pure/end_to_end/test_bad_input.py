@@ -109,7 +109,7 @@ def test_unreadable_input(inputs, critpath, tmp_path, bad, command):
     [
         ("path", "TRACE", "--tid", "1"),
         ("path", "TRACE", "--execution", "thread"),
-        ("extract", "TRACE", "-o", "out.parquet", "--execution", "process"),
+        ("export", "--format", "paths", "TRACE", "-o", "out.parquet", "--execution", "process"),
         ("compare", "TRACE", "TRACE", "--execution", "thread", "--json", "out.json"),
     ],
 )
@@ -159,7 +159,7 @@ def test_windows_that_cannot_be_read(guest, critpath, tmp_path, contents):
         windows.write_text(contents, encoding="utf-8")
     before = names(tmp_path)
     done = critpath(
-        *("extract", guest("sample-lock"), "--execution", f"windows:{windows}"),
+        *("export", "--format", "paths", guest("sample-lock"), "--execution", f"windows:{windows}"),
         *("-o", "out.parquet"),
         cwd=tmp_path,
     )

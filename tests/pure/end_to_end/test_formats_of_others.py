@@ -23,7 +23,7 @@ def written(guest, extracted, answer, tmp_path_factory) -> Path:
     lock, normal = guest("sample-lock"), guest("normal")
     reading = ("--execution", REQUESTS, "--quiet")
     for argv in (
-        ("extract", extracted("sample-lock"), "-o", f"{home}/dataset/"),
+        ("export", "--format", "paths", extracted("sample-lock"), "-o", f"{home}/dataset/"),
         ("baseline", "save", extracted("normal"), "-o", home / "baseline.json"),
         ("path", lock, *reading, "--id", "8", "--format", "json", "-o", home / "path.json"),
     ):

@@ -158,7 +158,7 @@ def test_a_sketch_has_what_caused_a_slice_and_what_that_caused(places):
 
 
 def test_an_extract_of_slices_is_as_good_as_the_recording(told, places, tmp_path):
-    told("extract", places[0], *SLICES, "-o", tmp_path / "normal.paths")
+    told("export", "--format", "paths", places[0], *SLICES, "-o", tmp_path / "normal.paths")
     first, again = (
         told("explore", place, *more, "--json", "-").stdout
         for place, more in ((places[0], SLICES), (tmp_path / "normal.paths", ()))

@@ -156,7 +156,10 @@ def hosts(unpack, tmp_path_factory):
         written = json.dumps({"format": HOSTS_FORMAT, "hosts": listed})
         (place / name / "hosts.json").write_text(written)
     extract = place / "before.parquet"
-    assert main(["extract", str(place / "before"), "-o", str(extract), *ASKED]) == 0
+    assert (
+        main(["export", "--format", "paths", str(place / "before"), "-o", str(extract), *ASKED])
+        == 0
+    )
     assert main(["baseline", "save", str(extract), "-o", str(place / "kept")]) == 0
     return place
 

@@ -110,18 +110,18 @@ def missed(recordings, count, tmp_path):
 def test_a_whole_recording_is_whole(guest, ftrace, keep, tmp_path, capsys):
     whole = keep(guest("normal"), "normal")
     assert words(whole) == []
-    assert main(["verify", str(whole)]) == 0
+    assert main(["doctor", str(whole)]) == 0
     assert "whole: every stream is as it was recorded" in capsys.readouterr().out
     shutil.copytree(whole, tmp_path / "cut")
     (tmp_path / "cut/trace/kernel/kernel_1").write_bytes(b"")
-    assert main(["verify", str(tmp_path / "cut")]) == 3
+    assert main(["doctor", str(tmp_path / "cut")]) == 3
     assert "stream missing: trace/kernel/kernel_1 is empty" in capsys.readouterr().out
     # Its tracer lost some, which it says of itself.
     assert words(ftrace) == ["discarded"]
 
 
 def test_without_a_manifest_the_word_is_smaller(guest, capsys):
-    assert main(["verify", str(guest("normal"))]) == 0
+    assert main(["doctor", str(guest("normal"))]) == 0
     assert "no manifest" in capsys.readouterr().out
 
 
@@ -131,7 +131,7 @@ def test_changed_bytes_are_seen_by_their_digest(guest, keep, capsys):
     text = bytearray(file.read_bytes())
     text[-1] ^= 1  # behind the content of the last packet
     file.write_bytes(text)
-    assert main(["verify", str(place)]) == 3
+    assert main(["doctor", str(place)]) == 3
     assert "kernel_0 has other contents than were recorded" in capsys.readouterr().out
 
 
