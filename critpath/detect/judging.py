@@ -23,6 +23,7 @@ from critpath.detect.intruders import Intruder, find_intruder
 from critpath.detect.machine import (
     Trips,
     beyond_sessions,
+    drop_crowded_queues,
     find_blocked_loops,
     find_crowded,
     find_limit,
@@ -207,6 +208,11 @@ def add_rivals(judgement: Judgement, given: _Given, *, newcomers: bool) -> Judge
     came = None if detection.gate else given.find_intruder(detection.floor_share)
     if came is not None and not came.slower:
         detection, came = change(detection, came=came.weather), None
+        judgement = replace(judgement, detection=detection)
+    if detection.signs:
+        usual = detection.states[-1].normal_mean or 0.0
+        signs = drop_crowded_queues(*given.sets, detection.signs, usual)
+        detection = change(detection, signs=signs)
         judgement = replace(judgement, detection=detection)
     if judgement.apart is None:
         # A stranger's burst may have hit one of two sets that took turns: then no run confirms it.

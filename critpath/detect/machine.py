@@ -36,6 +36,7 @@ from critpath.model import (
     role_name,
 )
 from critpath.model.details import IDLE
+from critpath.model.vectors import look_up
 from critpath.schema.notes import SignKind
 from critpath.schema.parameters.detect import MACHINE
 from critpath.schema.parameters.localize import WAITS
@@ -49,6 +50,7 @@ _HELPERS: Final = ("kworker", "ksoftirqd", "migration", "rcu", "kcompactd", "ksw
 _UNSEEN: Final = frozenset({State.UNKNOWN, State.WAIT_UNEXPLAINED, State.NOT_RECORDED})
 # How often a request meets others is chance, and more frequent where all takes longer.
 _QUEUES: Final = frozenset({State.QUEUED, State.SHARED})
+_QUEUE_NAMES: Final = frozenset(state.name for state in _QUEUES)
 # Of its own, or for somebody: not for a cpu, nor for a disk that others may keep busy.
 _ASLEEP: Final = (
     *(State.WAIT_TIMER, State.WAIT_NET, State.WAIT_FUTEX, State.WAIT_TASK, State.WAIT_PIPE),
@@ -751,6 +753,40 @@ def find_blocked_loops(
     if after - before < least or after < MACHINE.other * before or not is_surely_more(*times):
         return ()
     return (_make_sign("blocked", "", "", before, after, after - before),)
+
+
+def drop_crowded_queues(
+    normal: PathSet, sample: PathSet, signs: Sequence[SignEntry], mean: float
+) -> list[SignEntry]:
+    """Leave out signs of queues that grew while who had the loop waited for a cpu.
+
+    That is the machine's, as if the request itself had waited; ``mean`` is of an execution before.
+    """
+    kept = []
+    for sign in signs:
+        state, _, role = sign.name.partition("@")
+        if sign.kind == "share" and state in _QUEUE_NAMES:
+            before, after = (_mean_crowded(paths, State[state], role) for paths in (normal, sample))
+            if (sign.effect or 0.0) - max(0.0, after - before) < MACHINE.queue * mean:
+                continue
+        kept.append(sign)
+    return kept
+
+
+def _mean_crowded(paths: PathSet, state: State, role: str) -> float:
+    """Return how long an execution is in a queue's state whose thread had no cpu."""
+    time = 0
+    for chunk in paths.chunks():
+        table = chunk.paths
+        rows = (table.state == state) & np.isin(table.beneath, [*INTERFERENCE])
+        own = table.tid == chunk.executions.tid[table.path]
+        if role:
+            named = look_up(table.comm, table.strings, lambda name: int(role_name(name) == role))
+            rows &= ~own & (named > 0)
+        else:
+            rows &= own
+        time += int(table.duration[rows].sum())
+    return time / max(len(paths), 1)
 
 
 def _sum_blocked(paths: PathSet) -> I64:

@@ -11,6 +11,8 @@ from detailing import detailed
 from hypothesis import given
 from hypothesis import strategies as st
 
+from critpath.detect.machine import drop_crowded_queues
+from critpath.documents import SignEntry
 from critpath.graph.critical_path import find_states
 from critpath.model import Block, BlockList, CriticalPaths, Executions, PathSet, State
 from critpath.report.explore.sketches import DOINGS, draw_sketches
@@ -163,3 +165,17 @@ def test_a_sketch_has_a_texture_for_each_and_says_what_is_beneath(queued):
         ["running"],
         ["shared", "running"],
     ]
+
+
+@pytest.mark.parametrize(("beneath", "kept"), [(State.RUN, 1), (State.WAIT_CPU, 0)])
+def test_a_loop_that_had_no_cpu_for_longer_is_no_sign_that_the_program_changed(
+    queued, beneath, kept
+):
+    table = queued.paths
+    end = table.end + np.array([0, 0, 4_000_000])
+    was = np.array([State.WAIT_NET, State.UNKNOWN, beneath], np.uint8)
+    after = replace(queued, paths=replace(table, end=end, beneath=was))
+    sign = SignEntry("share", "SHARED", "", 1e6, 5e6, 4e6, "")
+    other = SignEntry("share", "RUN", "", 1e6, 5e6, 4e6, "")
+    found = drop_crowded_queues(queued, after, [sign, other], 3e6)
+    assert found == [*[sign] * kept, other]
