@@ -580,9 +580,13 @@ def _say_device(told: _Telling) -> str:
 def _say_connection(told: _Telling) -> str:
     """Say what was waited for: ``one of 4 connections to postgres:5432``."""
     facts = told.facts
-    names = {name: getattr(facts, name) for name in ("device", "connections", "request")}
-    held = round(facts.held or 0)
-    return word_detail(Detail(**names, held=held)) or "a connection that other requests hold"
+    held = Detail(
+        device=facts.device,
+        connections=facts.connections,
+        request=facts.request,
+        held=round(facts.held or 0),
+    )
+    return word_detail(held) or "a connection that other requests hold"
 
 
 @_slot

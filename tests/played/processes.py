@@ -173,6 +173,10 @@ class World:
         del self.processes[pid]
         return process.status, self.clock.clock_gettime_ns(0)
 
+    def collect_waited(self, pid: int) -> tuple[int, int, int] | None:
+        found = self.collect(pid)
+        return None if found is None else (*found, 0)
+
     def reap(self, pid: int) -> None:
         process = self.processes.get(pid)
         if process is not None and not process.alive:
@@ -204,6 +208,7 @@ class World:
             replace(module, "time", self.clock)
         replace(runner, "spawn", self.spawn)
         replace(runner, "collect", self.collect)
+        replace(runner, "_collect_waited", self.collect_waited)
         replace(runner, "_collect", self.reap)
         replace(runner, "_read_processes", self.read_processes)
         replace(runner, "_has_children", self.has_children)

@@ -84,7 +84,8 @@ def _screen(
         wrap(warning, width, first="⚠ ") for warning in serious_warnings(document)[:_MOST_WARNINGS]
     ]
     if is_decided(document):  # whole with -v
-        warnings = [f"{line[: width - 2]} …" if more else line for line, *more in warned]
+        cut = [[*of[:1], f"{of[1][: width - 2]} …"] if len(of) > 2 else of for of in warned]
+        warnings = [line for of in cut for line in of]
     else:  # they are why
         below, warnings = [*below, *(line for of in warned for line in of)], []
     bars, table, causes = answer_parts(document, width)
