@@ -18,6 +18,7 @@ from critpath.commands.sources import require_executions
 from critpath.commands.walking import REQUESTS, Shares, Walker
 from critpath.errors import UsageError
 from critpath.metrics.shares import ANSWER, Times, find_parts, read_times, refine
+from critpath.text.phrases import word_state
 from critpath.units import NS_PER_S, format_ns, format_share, plural, safe_text
 
 if TYPE_CHECKING:
@@ -253,7 +254,9 @@ def _cut(text: str, width: int) -> str:
 def _name_shares(shares: Mapping[str, float], room: int) -> str:
     """Return the states that take most of the time, as many as there is room for."""
     states = sorted(shares.items(), key=lambda pair: -pair[1])[:_SHOWN]
-    names = [f"{state} {format_share(share)}" for state, share in states if share >= _LEAST]
+    names = [
+        f"{word_state(state)} {format_share(share)}" for state, share in states if share >= _LEAST
+    ]
     while len(names) > 1 and len(", ".join(names)) > room:
         del names[-1]
     return _cut(", ".join(names), room) if names else _cut("not known yet", room)

@@ -50,7 +50,7 @@ PHRASES: Final[dict[State, Phrase]] = {
     State.RUN_SYSCALL: Phrase("running in a system call{}", "running", "running in a system call"),
     State.IRQ: _same("interrupted by a device"),
     State.SOFTIRQ: _same("interrupted by deferred work"),
-    State.WAIT_CPU: Phrase("waiting for a cpu", "waiting for a CPU", "waiting for a processor"),
+    State.WAIT_CPU: Phrase("waiting for a CPU", "waiting for a CPU", "waiting for a CPU"),
     State.WAIT_TASK: _same("waiting for another thread"),
     State.WAIT_DISK: Phrase("waiting for the disk{}", "waiting for the disk", "waiting for a disk"),
     State.WAIT_NET: Phrase(
@@ -60,9 +60,9 @@ PHRASES: Final[dict[State, Phrase]] = {
     State.WAIT_DEVICE: _same("waiting for a device"),
     State.WAIT_SOFTIRQ: _same("waiting for deferred work"),
     State.WAIT_IPI: Phrase(
-        "waiting for an interrupt between cpus{}",
+        "waiting for an interrupt between CPUs{}",
         "waiting for another CPU",
-        "waiting for another processor",
+        "waiting for another CPU",
     ),
     State.WAIT_FUTEX: Phrase(
         "waiting for a lock or a condition (futex){}", "waiting for a lock", "waiting for a lock"
@@ -104,6 +104,13 @@ PHRASES: Final[dict[State, Phrase]] = {
         "in the queue of a broker{}", "waiting in the queue of a broker", "in a broker's queue"
     ),
 }
+
+
+def word_state(name: str) -> str:
+    """Return a state's name in words; that of a later version stays as it is."""
+    return PHRASES[State[name]].legend if name in State.__members__ else name
+
+
 # What is waited for that is no network, or perhaps none, by `Detail.local`.
 PACKETS: Final[dict[bool | None, str]] = {
     True: f"a {LOCAL_PACKET}, whose sender was not recorded",

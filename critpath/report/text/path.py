@@ -15,10 +15,11 @@ from critpath.report.document.path import CodeSummary, LabelSummary
 from critpath.report.palette import LOOKS
 from critpath.report.text.table import new_table, print_line, shown
 from critpath.text import requests, sentences
+from critpath.text.phrases import word_state
 from critpath.units import format_ns, format_share, plural
 
 _BAR = 30
-_BESIDE_BAR = 70  # columns that the rest of a summary's row may need
+_BESIDE_BAR = 85  # columns that the rest of a summary's row may need
 _THREAD = 14  # of them a thread's name
 _MOST_LABELS = 20
 _MOST_PLACES = 12
@@ -131,7 +132,7 @@ def render_tiers(tiers: Sequence[Tier], untold: Untold, console: Console) -> Non
 def _places(of: LabelSummary, console: Console) -> Table:
     table = new_table(
         *(console, "state", "thread", ">time each", ">share", ">times each", ">executions", ""),
-        folding="thread",
+        folding=("state", "thread"),
     )
     block = "#" if console.options.ascii_only else "█"
     listed = of.places[:_MOST_PLACES]
@@ -141,7 +142,7 @@ def _places(of: LabelSummary, console: Console) -> Table:
     for place in listed:
         state = place.symbol.state.name
         table.add_row(
-            Text(state, style=_colour(state)),
+            Text(word_state(state), style=_colour(state)),
             shown(place.symbol.role or _OWN, console),
             shown(format_ns(place.time), console),
             Text(format_share(place.share)),
@@ -254,7 +255,7 @@ def _totals(document: PathDocument, console: Console) -> Table:
     for state, ns in sorted(document.totals.items(), key=lambda item: (-item[1], item[0])):
         bar = block * max(1 if ns else 0, round(_BAR * ns / whole))
         table.add_row(
-            shown(state, console),
+            shown(word_state(state), console),
             shown(format_ns(ns), console),
             Text(format_share(ns / whole)),
             Text(bar, style=_colour(state)),
