@@ -210,9 +210,7 @@ def add_rivals(judgement: Judgement, given: _Given, *, newcomers: bool) -> Judge
         detection, came = change(detection, came=came.weather), None
         judgement = replace(judgement, detection=detection)
     if detection.signs:
-        usual = detection.states[-1].normal_mean or 0.0
-        signs = drop_crowded_queues(*given.sets, detection.signs, usual)
-        detection = change(detection, signs=signs)
+        detection = change(detection, signs=drop_crowded_queues(*given.sets, detection))
         judgement = replace(judgement, detection=detection)
     if judgement.apart is None:
         # A stranger's burst may have hit one of two sets that took turns: then no run confirms it.

@@ -50,7 +50,6 @@ _HELPERS: Final = ("kworker", "ksoftirqd", "migration", "rcu", "kcompactd", "ksw
 _UNSEEN: Final = frozenset({State.UNKNOWN, State.WAIT_UNEXPLAINED, State.NOT_RECORDED})
 # How often a request meets others is chance, and more frequent where all takes longer.
 _QUEUES: Final = frozenset({State.QUEUED, State.SHARED})
-_QUEUE_NAMES: Final = frozenset(state.name for state in _QUEUES)
 # Of its own, or for somebody: not for a cpu, nor for a disk that others may keep busy.
 _ASLEEP: Final = (
     *(State.WAIT_TIMER, State.WAIT_NET, State.WAIT_FUTEX, State.WAIT_TASK, State.WAIT_PIPE),
@@ -755,33 +754,35 @@ def find_blocked_loops(
     return (_make_sign("blocked", "", "", before, after, after - before),)
 
 
-def drop_crowded_queues(
-    normal: PathSet, sample: PathSet, signs: Sequence[SignEntry], mean: float
-) -> list[SignEntry]:
-    """Leave out signs of queues that grew while who had the loop waited for a cpu.
+def drop_crowded_queues(normal: PathSet, sample: PathSet, detection: Detection) -> list[SignEntry]:
+    """Leave out signs of queues that grew while the thread that had the loop waited for a cpu.
 
-    That is the machine's, as if the request itself had waited; ``mean`` is of an execution before.
+    That is the machine's, as if the request itself had waited.
     """
+    queues = {symbol.name: symbol for symbol, _ in detection.by_symbol if symbol.state in _QUEUES}
+    mean = detection.states[-1].normal_mean or 0.0
     kept = []
-    for sign in signs:
-        state, _, role = sign.name.partition("@")
-        if sign.kind == "share" and state in _QUEUE_NAMES:
-            before, after = (_mean_crowded(paths, State[state], role) for paths in (normal, sample))
+    for sign in detection.signs:
+        queue = queues.get(sign.name)
+        if sign.kind == "share" and queue:
+            before, after = (_mean_crowded(paths, queue) for paths in (normal, sample))
             if (sign.effect or 0.0) - max(0.0, after - before) < MACHINE.queue * mean:
                 continue
         kept.append(sign)
     return kept
 
 
-def _mean_crowded(paths: PathSet, state: State, role: str) -> float:
+def _mean_crowded(paths: PathSet, queue: Symbol) -> float:
     """Return how long an execution is in a queue's state whose thread had no cpu."""
     time = 0
     for chunk in paths.chunks():
         table = chunk.paths
-        rows = (table.state == state) & np.isin(table.beneath, [*INTERFERENCE])
+        rows = (table.state == queue.state) & np.isin(table.beneath, [*INTERFERENCE])
         own = table.tid == chunk.executions.tid[table.path]
-        if role:
-            named = look_up(table.comm, table.strings, lambda name: int(role_name(name) == role))
+        if queue.role:
+            named = look_up(
+                table.comm, table.strings, lambda name: int(role_name(name) == queue.role)
+            )
             rows &= ~own & (named > 0)
         else:
             rows &= own

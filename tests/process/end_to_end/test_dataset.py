@@ -158,7 +158,11 @@ def test_nothing_is_left_where_no_execution_is(critpath, here, tmp_path):
 @pytest.mark.parametrize("name", ["o.csv", "o.JSON", "o.arrow", "o.gz", "o.feather", "o.txt", ""])
 def test_a_name_that_means_another_format_is_refused(critpath, here, tmp_path, name):
     done = critpath("export", "--format", "paths", here / "normal", "-o", name, cwd=tmp_path)
-    says = f"critpath: {name}: extract writes Parquet" if name else "critpath: -o names nothing"
+    says = (
+        f"critpath: {name}: critical paths are saved as Parquet"
+        if name
+        else "critpath: -o names nothing"
+    )
     assert (done.returncode, done.stderr.splitlines()[0]) == (2, says)
     assert ".parquet" in done.stderr.splitlines()[1]
     assert list(tmp_path.iterdir()) == []

@@ -162,9 +162,9 @@ def test_ctrl_c_at_a_terminal_reaches_the_command_once(box, terminal):
 
 
 def test_ctrl_c_twice_at_a_terminal(box, terminal, watched):
-    started, typed = terminal("sh", "-c", "trap '' INT QUIT; echo pid=$$.; exec sleep 600")
-    typed.wait_until_shown(".")
-    watched.add(typed.shown.partition("pid=")[2].partition(".")[0])
+    started, typed = terminal("sh", "-c", "trap '' INT QUIT; echo pid=$$@; exec sleep 600")
+    typed.wait_until_shown("@")
+    watched.add(typed.shown.partition("pid=")[2].partition("@")[0])
     typed.type(b"\x03")
     typed.wait_until_shown(SAID)
     typed.type(b"\x1c")  # Ctrl-\, as Ctrl-C at once would be the same request

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from critpath.detect.machine import drop_crowded_queues
 from critpath.documents import SignEntry
 from critpath.graph.critical_path import find_states
-from critpath.model import Block, BlockList, CriticalPaths, Executions, PathSet, State
+from critpath.model import Block, BlockList, CriticalPaths, Executions, PathSet, State, Symbol
 from critpath.report.explore.sketches import DOINGS, draw_sketches
 from critpath.store import save_paths
 from critpath.store.reading import load_paths
@@ -177,5 +178,10 @@ def test_a_loop_that_had_no_cpu_for_longer_is_no_sign_that_the_program_changed(
     after = replace(queued, paths=replace(table, end=end, beneath=was))
     sign = SignEntry("share", "SHARED", "", 1e6, 5e6, 4e6, "")
     other = SignEntry("share", "RUN", "", 1e6, 5e6, 4e6, "")
-    found = drop_crowded_queues(queued, after, [sign, other], 3e6)
+    judged = SimpleNamespace(
+        signs=[sign, other],
+        by_symbol=[(Symbol(State.SHARED), None), (Symbol(State.RUN), None)],
+        states=[SimpleNamespace(normal_mean=3e6)],
+    )
+    found = drop_crowded_queues(queued, after, judged)
     assert found == [*[sign] * kept, other]

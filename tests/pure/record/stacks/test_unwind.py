@@ -108,7 +108,7 @@ def test_a_bystander_of_few_stacks_is_not_named():
     found = unwind.Unwound()
     for number in range(1, 100):
         found.add([f"\t  {number:x} [unknown] (/srv/app)"])
-    found.add(["\t  1 [unknown] (/opt/agent)"])
+    found.add(["\t  1 [unknown] (/srv/agent)"])
     assert unwind.find_unnamed(found.commonest())[1] == ["/srv/app"]
 
 
