@@ -317,8 +317,11 @@ _SMALL: Final = 1 << 28  # technical: bytes of recordings that are read once mor
 
 
 def time_recorded(outcome: Outcome) -> dict[Path, list[int]]:
-    """Return how long the runs of finished recordings took, as compare will have them."""
-    if outcome.size > _SMALL:
+    """Return how long the runs of finished recordings took, as compare will have them.
+
+    Nothing that judges is loaded by root: the summary has its own times then, from exec to wait.
+    """
+    if outcome.size > _SMALL or os.geteuid() == 0:
         return {}
     os.environ.setdefault(_THREADS, "1")  # as above
     from critpath import flow  # noqa: PLC0415 - as above

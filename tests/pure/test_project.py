@@ -131,7 +131,9 @@ def test_every_file_of_the_recorder_is_listed_with_why_it_is_loaded_as_root(rene
     assert shown == renew.security(), "run make docs"
     rows = re.findall(r"^\| `(critpath\S+)` \| (.*) \|$", shown, re.MULTILINE)
     assert len(rows) > 100
-    assert [file for file, why in rows if not why or not (ROOT / file).is_file()] == []
+    built = {f"critpath/{name}" for name in renew.running_as_root.WRITTEN}
+    missing = [file for file, _ in rows if not (ROOT / file).is_file() and file not in built]
+    assert missing == [file for file, why in rows if not why] == []
 
 
 def test_the_kinds_of_causes_are_the_catalogues(renew):
@@ -257,7 +259,7 @@ def test_places_that_documents_name_are_there():
         for place in re.findall(r"`((?:critpath|tests|docs|fixtures)/[\w./-]+)`", path.read_text()):
             if not (ROOT / place).exists():
                 # Formats are named as files are: critpath/path/1.
-                if re.fullmatch(r"critpath/[\w-]+/[\dN]", place):
+                if re.fullmatch(r"critpath/([\w-]+/[\dN]|_cyutility.c)", place):  # a build's
                     continue
                 missing.append(f"{name(path)}: {place}")
     assert missing == []
