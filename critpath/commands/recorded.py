@@ -174,8 +174,8 @@ def _contents(manifest: Manifest, took: Sequence[int]) -> str:
     if len(runs) == 1:
         return f"1 run, {median}"
     low, high = format_ns(min(times)), format_ns(max(times))
-    seen = "" if took else ", as the recorder timed them"
-    return f"{plural(len(runs), 'run')}, median {median} ({low} to {high}){seen}"
+    timed = "" if took else ", as the recorder timed them"
+    return f"{plural(len(runs), 'run')}, median {median} ({low} to {high}){timed}"
 
 
 def _odd_runs(manifest: Manifest) -> Iterator[str]:
