@@ -96,7 +96,7 @@ OPTIONS_OF_OTHERS: Final[dict[str, str]] = {
     **dict.fromkeys(("-s", "--setup"), "--prepare LINE"),
     **dict.fromkeys(("-c", "--cleanup"), "--prepare LINE, before every run"),
     **{f"--export-{name}": f"--{name} FILE" for name in ("json", "markdown")},
-    **dict.fromkeys(("-T", "--threads"), "threads are always told apart"),
+    **dict.fromkeys(("-T", "--threads"), "every thread is shown by itself anyway"),
     **dict.fromkeys(("--stdio",), "answers are text; --html FILE writes a page"),
 }
 

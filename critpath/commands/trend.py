@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def _load(directory: Path, *, quiet: bool) -> list[tuple[Named, Answer]]:
-    """Return the answers in a directory by name; what is none is said and left out."""
+    """Return the answers in a directory by name; warn of other files, which are left out."""
     from critpath.ab import Named  # noqa: PLC0415 - start-up time
     from critpath.documents import AbDocument, ComparisonDocument  # noqa: PLC0415 - as above
 

@@ -236,7 +236,7 @@ _KEPT: Final = 4
 
 
 class _Memory:
-    """Lends an array, again when nobody has it or a part of it any more."""
+    """Lends an array, and lends it again once nothing refers to it or to a part of it."""
 
     def __init__(self, array: U8) -> None:
         self._array = array

@@ -513,7 +513,7 @@ class Pieces:
     endpoint : int64 [pieces]
         Where the request is served that is worked for; omitted, or -1, not known.
     root : int64 [pieces]
-        The request that it is done for in the end, whoever asks for it; omitted, or -1, not known.
+        The outermost request that it serves, whatever thread asks; -1, or omitted, if unknown.
     arrivals : int64 [n, 3]
         What came for loops to serve, of all requests: thread, when, endpoint.
     work : int64 [n, 4]

@@ -160,8 +160,8 @@ WORDS: Final[dict[Doing, str]] = {
     "queued": "waiting behind other requests",
     "shared": "on a loop shared with other requests",
 }
-# Three textures, as more are not told apart: solid runs, stripes wait for a CPU, pale waits for
-# anything else; what is not known is empty, and interrupts are solid in grey.
+# Readers cannot distinguish more than three textures: solid is running, stripes are waiting for a
+# CPU, pale is any other wait.  Unknown time is empty, and interrupts are solid grey.
 _LEGEND: Final[tuple[tuple[str, tuple[Doing, ...]], ...]] = (
     ("", ("running",)),
     ("", ("cpu", "throttled")),
