@@ -66,7 +66,7 @@ def atomic(path: Path, *, sweep: bool = True) -> Iterator[IO[bytes]]:
                 claimed.close()
     except BaseException as error:
         if temporary is not None:
-            _discard(temporary)
+            discard(temporary)
         if isinstance(error, OSError):
             raise UsageError(f"cannot write {path}: {error.strerror or error}", _DO) from error
         raise
@@ -90,7 +90,7 @@ def atomic_directory(path: Path) -> Iterator[Path]:
                 raise
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror or error}", _DO) from error
-    _discard(old)
+    discard(old)
 
 
 @contextmanager
@@ -106,7 +106,7 @@ def scratch_directory(path: Path) -> Iterator[Path]:
             try:
                 yield place
             finally:
-                _discard(place)
+                discard(place)
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror or error}", _DO) from error
 
@@ -125,7 +125,7 @@ def _give_back(temporary: Path, old: Path, target: Path) -> None:
     """Leave things as they were."""
     if os.path.lexists(old) and not os.path.lexists(target):
         old.rename(target)
-    _discard(temporary)
+    discard(temporary)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -164,7 +164,7 @@ def claimed_file(target: Path) -> IO[bytes]:
                 return stream
         except BaseException:
             stream.close()
-            _discard(path)
+            discard(path)
             raise
         stream.close()
 
@@ -185,7 +185,7 @@ def claimed_directory(target: Path) -> Iterator[Path]:
         except BaseException:
             if descriptor >= 0:
                 os.close(descriptor)
-            _discard(path)
+            discard(path)
             raise
         if descriptor >= 0:
             os.close(descriptor)
@@ -284,7 +284,7 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _discard(path: Path) -> None:
+def discard(path: Path) -> None:
     """Remove what is ours and not wanted, and try again what failed: it is no error if it stays."""
     for _ in range(2):
         with suppress(OSError):

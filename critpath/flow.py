@@ -30,6 +30,7 @@ from critpath import (
     timeline,
     vectors,
 )
+from critpath.convert import OPENED
 from critpath.documents import SLOWER, AbCause, ComparisonDocument
 from critpath.documents.base import change
 from critpath.documents.pictures import FlameNode
@@ -567,6 +568,8 @@ def _resolve_sources(
             tell(f"loading {source}")
             yield from store.load_sets(source, interrupts=interrupts)
         else:
+            if source.is_file():
+                tell(f"converting {source}")
             yield from read.find_recordings(source)
 
 
@@ -676,6 +679,8 @@ class _Task:
         Among the others, for who waits: `` (2 of 6)``; nothing of a single one.
     hosts : str
         Which directories are sets of hosts, as the user decided (`decide_hosts`).
+    converted : mapping
+        What files of other tools were converted into (`OpenedFiles.share`).
     """
 
     recording: Path
@@ -685,6 +690,7 @@ class _Task:
     here: str = ""
     place: str = ""
     hosts: str = field(default_factory=_decided_hosts)
+    converted: Mapping[str, Path] = field(default_factory=OPENED.share)
 
     def __str__(self) -> str:
         return str(self.recording)
@@ -719,6 +725,7 @@ def _stream_sets(task: _Task, progress: Progress | None = None) -> Iterator[Path
 
 def _read_set(task: _Task) -> list[PathSet]:
     """Extract a recording in another process, which sends what it found."""
+    OPENED.adopt(task.converted)
     with read.decide_hosts(task.hosts):
         return list(_stream_sets(task))
 
@@ -727,6 +734,7 @@ def _write_part(task: _Task, progress: Progress | None = None) -> _Written:
     """Extract a recording, wherever this is, and write its part of the dataset."""
     if task.directory is None:
         raise ValueError("a part of no dataset")
+    OPENED.adopt(task.converted)
     sets = (
         rebase_paths(task.recording, task.settings, task.here)
         if task.here

@@ -159,12 +159,32 @@ def _run(arguments: list[str]) -> int:
         # nothing on matrices as thin as ours.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     verb = Verb.of(parsed.verb)
-    if settings["hosts"] == "auto" or parsed.verb == "record":
-        return verb.run(parsed, settings)
-    from critpath.read import decide_hosts  # noqa: PLC0415 - start-up time
+    try:
+        if settings["hosts"] == "auto" or parsed.verb == "record":
+            code = verb.run(parsed, settings)
+        else:
+            from critpath.read import decide_hosts  # noqa: PLC0415 - start-up time
 
-    with decide_hosts(settings["hosts"]):
-        return verb.run(parsed, settings)
+            with decide_hosts(settings["hosts"]):
+                code = verb.run(parsed, settings)
+        _say_converted(quiet=settings["quiet"])
+    finally:
+        if opened := sys.modules.get("critpath.convert.opened"):
+            opened.OPENED.close()
+    return code
+
+
+def _say_converted(*, quiet: bool) -> None:
+    """Say which files of other tools were converted to be read, if any were."""
+    opened = sys.modules.get("critpath.convert.opened")
+    for path, converted in opened.OPENED.converted if opened else ():
+        from critpath.commands.output import hint  # noqa: PLC0415 - start-up time
+
+        took = f"{converted.seconds:.1f} s"
+        hint(
+            f"{path}: converted from {converted.kind} in {took}; critpath convert keeps it",
+            quiet=quiet,
+        )
 
 
 def _fail(what: str, do: str, code: int) -> int:

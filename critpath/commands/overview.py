@@ -31,6 +31,7 @@ GROUPS: Final[dict[str, dict[str, str]]] = {
         "baseline": "keep what is normal in a small file, for compare",
     },
     "data": {
+        "convert": "keep what trace-cmd, perf or Perfetto recorded, as CTF",
         "export": "save critical paths, or write them for other programs",
         "query": "ask executions, paths and requests in SQL",
         "requests": "say what was asked of whom, for whom, and how surely",

@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from critpath.convert import directory_of
 from critpath.errors import UsageError
 from critpath.model import MANIFEST
 from critpath.model.recording import COUNTS
@@ -57,17 +58,22 @@ class Recording:
         self.path = path
         self.__dict__.update(known)
 
+    @cached_property
+    def directory(self) -> Path:
+        """Where it is: a file that another tool recorded is converted first."""
+        return directory_of(self.path)
+
     def __str__(self) -> str:
         return str(self.path)
 
     @cached_property
     def hosts(self) -> tuple[HostRecording, ...]:
         """The hosts of a set; none of one that is no set."""
-        return find_hosts(self.path)
+        return find_hosts(self.directory)
 
     @cached_property
     def _opened(self) -> tuple[Manifest, tuple[str, ...]]:
-        return open_manifest(self.path, self.hosts)
+        return open_manifest(self.directory, self.hosts)
 
     @cached_property
     def manifest(self) -> Manifest:
@@ -88,7 +94,7 @@ class Recording:
     def traces(self) -> tuple[Trace, ...]:
         """Its CTF traces, the kernel's first; a manifest that is malformed is said before."""
         _ = self.manifest
-        return find_traces(self.path, self.hosts)
+        return find_traces(self.directory, self.hosts)
 
     @cached_property
     def descriptions(self) -> tuple[Description, ...]:
@@ -130,7 +136,7 @@ class Recording:
     @cached_property
     def functions(self) -> tuple[dict[int, str], list[int]]:
         """Functions by number, and the numbers of those that are the project's own."""
-        return find_functions(self.path)
+        return find_functions(self.directory)
 
     @cached_property
     def network_devices(self) -> tuple[dict[str, str], dict[str, str]]:
@@ -143,7 +149,7 @@ class Recording:
         """Stacks that were recorded beside the trace."""
         from critpath.read.stacks import EVERY, open_stacks  # noqa: PLC0415 - numpy
 
-        every = (open_stacks(self.path, names) for names in EVERY)
+        every = (open_stacks(self.directory, names) for names in EVERY)
         # Under a budget they were taken in windows: the last one before may be missing.
         whole = not self.manifest.overhead
         return [replace(of, complete=of.complete and whole) for of in every if of is not None]
@@ -153,7 +159,7 @@ class Recording:
         """Whether any were."""
         from critpath.read.stacks import EVERY, find_stacks  # noqa: PLC0415 - numpy
 
-        return any(find_stacks(self.path, names) for names in EVERY)
+        return any(find_stacks(self.directory, names) for names in EVERY)
 
     def find_gaps(self, hosts: Sequence[str], clocks: Sequence[HostClock]) -> Gaps:
         """Return when it was not recorded; without clocks, in each host's own time.
@@ -169,7 +175,7 @@ class Recording:
         from critpath.read.gaps import move_gaps, read_gaps  # noqa: PLC0415 - as above
 
         if not self.is_several:
-            return read_gaps(self.path, self.manifest)
+            return read_gaps(self.directory, self.manifest)
         found = []
         for host in self.hosts:
             if host.name not in hosts:
@@ -197,19 +203,19 @@ class Recording:
 
         if not self.manifest.streams:
             return ()
-        return tuple(find_other_contents(self.path, self.manifest, present))
+        return tuple(find_other_contents(self.directory, self.manifest, present))
 
     def survey_streams(self) -> tuple[StreamFacts, ...]:
         """Read it to its end, and tell what each of its stream files holds."""
         from critpath.read.streams import survey_streams  # noqa: PLC0415 - numpy
 
-        return survey_streams(self.path)
+        return survey_streams(self.directory)
 
     def read_counts(self) -> tuple[Counts, tuple[str, ...]]:
         """Return how often what happened, as it was counted, with notes for the user."""
         from critpath.read.counts import read_counts  # noqa: PLC0415 - numpy
 
-        return read_counts(self.path / COUNTS)
+        return read_counts(self.directory / COUNTS)
 
     @contextmanager
     def keep(self) -> Iterator[None]:
@@ -217,7 +223,7 @@ class Recording:
         with ExitStack() as stack:
             with suppress(OSError):  # no manifest, or a file system without locks
                 flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-                descriptor = os.open(self.path / MANIFEST, flags)
+                descriptor = os.open(self.directory / MANIFEST, flags)
                 stack.callback(os.close, descriptor)
                 fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
             yield

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from critpath.convert import directory_of
 from critpath.errors import UnreadableError, UsageError
 from critpath.model import MANIFEST, EventRequest, Events
 from critpath.read.clocks import Trace, natural_key
@@ -320,7 +321,8 @@ def find_recordings(source: Path) -> tuple[Path, ...]:
     Parameters
     ----------
     source : Path
-        A recording, a CTF trace, or a directory with several of them below it.
+        A recording, a CTF trace, a file of another tool, which is converted at once, or a
+        directory with several recordings below it.
 
     Returns
     -------
@@ -333,6 +335,8 @@ def find_recordings(source: Path) -> tuple[Path, ...]:
     UnreadableError
         If there is none.
     """
+    if directory_of(source) != source:
+        return (source,)
     found = find_sessions(source)
     if not found:
         return (source,)  # reading it reports what is wrong

@@ -115,9 +115,9 @@ env {{
 }};
 
 clock {{
-	name = "monotonic";
+	name = "{clock_name}";
 	uuid = "{clock_uuid}";
-	description = "Monotonic Clock";
+	description = "{clock_title} Clock";
 	freq = 1000000000; /* Frequency, in Hz */
 	/* clock value offset from Epoch is: offset * (1/freq) */
 	offset = {epoch};
@@ -128,7 +128,7 @@ clock {{
 _CLOCKS: Final = """\
 typealias integer {{
 	size = {0}; align = {1}; signed = false;
-	map = clock.monotonic.value;
+	map = clock.{2}.value;
 }} := uint{0}_clock_monotonic_t;
 
 """
@@ -176,6 +176,7 @@ def format_metadata(
     *,
     identity: uuid.UUID,
     clock: uuid.UUID,
+    clock_name: str,
     epoch: int,
     environment: Mapping[str, object],
 ) -> str:
@@ -185,12 +186,14 @@ def format_metadata(
         _HEAD.format(
             uuid=identity,
             clock_uuid=clock,
+            clock_name=clock_name,
+            clock_title=clock_name.title(),
             epoch=epoch,
             env="\n".join(
                 f"\t{name} = {_format_value(value)};" for name, value in environment.items()
             ),
         ),
-        *(_CLOCKS.format(bits, align) for bits, align in ((27, 1), (32, 8), (64, 8))),
+        *(_CLOCKS.format(bits, align, clock_name) for bits, align in ((27, 1), (32, 8), (64, 8))),
         _CONTEXT,
         _HEADER.format(name="compact", id_bits=5, most=30, extended=31, time_bits=27),
         _HEADER.format(name="large", id_bits=16, most=65534, extended=65535, time_bits=32),
@@ -222,11 +225,17 @@ class TraceWriter:
         epoch: int,
         environment: Mapping[str, object],
         identity: uuid.UUID | None = None,
+        clock_name: str = "monotonic",
     ) -> None:
         self.place, self._large = place, len(classes) > COMPACT_IDS
         self.identity = identity or uuid.uuid4()
         text = format_metadata(
-            classes, identity=self.identity, clock=clock, epoch=epoch, environment=environment
+            classes,
+            identity=self.identity,
+            clock=clock,
+            clock_name=clock_name,
+            epoch=epoch,
+            environment=environment,
         )
         (place / "metadata").write_text(text, encoding="utf-8")
 

@@ -215,6 +215,7 @@ class _Conversion:
             self.classes,
             identity=self.identity,
             clock=clock,
+            clock_name="monotonic" if raw.clock == "mono" else raw.clock,
             epoch=raw.epoch,
             environment=environment,
         )

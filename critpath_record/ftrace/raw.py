@@ -42,6 +42,7 @@ _STATS: Final = "stats.json"
 _ROOM: Final = "room"
 FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _ROOM_BYTES: Final = 1 << 19
+_CLOCK_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,30}")
 _PAGE: Final = re.compile(r"field: char data;\s*offset:(\d+);\s*size:(\d+);")
 
 # trace_marker's records, which are in every buffer without being asked for.
@@ -127,6 +128,25 @@ def write_stats(raw: Path, stats: Mapping[int, Mapping[str, int]]) -> None:
     write_json(raw / _STATS, {str(cpu): counts for cpu, counts in sorted(stats.items())})
 
 
+def describe_raw(
+    raw: Path,
+    description: Mapping[str, object],
+    *,
+    page: tuple[str, str],
+    threads: Iterable[ThreadState],
+    stats: Mapping[int, Mapping[str, int]],
+) -> None:
+    """Write what stands beside pages that another tool recorded; `page`: header_page, header_event.
+
+    Raises CritpathError if pages are described in an unknown form.
+    """
+    for name, text in zip(("header_page", "header_event"), page, strict=True):
+        (raw / name).write_text(text, encoding="utf-8")
+    write_json(raw / "statedump.json", list(threads))
+    write_stats(raw, stats)
+    write_description(raw, {**description, "page_bytes": page_bytes(page[0])})
+
+
 def copy_descriptions(instance: Instance, raw: Path, events: Iterable[str]) -> None:
     """Copy the kernel's descriptions of a page and of the events in it."""
     for name in ("header_page", "header_event"):
@@ -187,6 +207,8 @@ class RawRecording:
     descriptors: tuple[Descriptor, ...] = ()
     gaps: tuple[Gap, ...] = ()  # what the recorder noticed itself
     beats: Mapping[int, int] = field(default_factory=dict)  # by cpu, where they were counted
+    clock: str = "mono"
+    big_endian: bool = False  # pages and records
 
 
 def _broken(file: Path, what: str) -> CritpathError:
@@ -263,8 +285,9 @@ def read_raw(directory: Path) -> RawRecording:
     """Read a raw directory's descriptions; raises CritpathError if ``raw.json`` is unusable."""
     file = directory / _DOCUMENT
     about = read_description(directory)
-    if about.get("clock") != "mono":
-        raise _broken(file, "the clock is not mono")
+    clock = about.get("clock")
+    if not isinstance(clock, str) or not _CLOCK_NAME.fullmatch(clock):
+        raise _broken(file, "'clock' names no clock")
     cpus = about.get("cpus")
     if not isinstance(cpus, list) or not all(isinstance(c, int) and 0 <= c < 1 << 16 for c in cpus):
         raise _broken(file, "'cpus' is not a list of numbers")
@@ -295,4 +318,6 @@ def read_raw(directory: Path) -> RawRecording:
             for cpu, count in _mapping(about.get("beats")).items()
             if cpu.isdecimal() and isinstance(count, int)
         },
+        clock=clock,
+        big_endian=about.get("big_endian") is True,
     )

@@ -38,7 +38,9 @@ STAGES: Final[dict[str, set[str]]] = {
     "store": set(),
     "known": set(),
     "engines": {"store"},
-    "read": set(),
+    # A file of another tool becomes a recording before it is read.
+    "convert": set(),
+    "read": {"convert"},
     "executions": {"read"},
     "requests": {"read", "executions"},
     # What hosts sent each other is found in what their threads did with sockets.
@@ -79,6 +81,8 @@ MAY_IMPORT: Final[dict[str, set[str]]] = {
     "text": {"schema", "model", "documents", "units"},
     # A document says which version wrote it.
     **{stage: {*LEAVES, *above, "__init__"} for stage, above in STAGES.items()},
+    # It is written as the recorder leaves one, and the recorder's converter makes a trace of it.
+    "convert": {*LEAVES, RECORDER, "__init__"},
     # Declarations, and what a manifest is, with the version: nothing of the analysis.
     RECORDER: {
         *("schema", "model", "documents", "errors", "units", "untrusted"),
@@ -134,7 +138,7 @@ ONLY_IN: Final[dict[str, tuple[str, ...]]] = {
     # A regular expression of a user takes linear time there.
     "pyarrow": (
         *("store/", "model/table.py", "report/exports/as_parquet.py"),
-        *("untrusted.py", "commands/query.py"),
+        *("untrusted.py", "commands/query.py", "convert/"),  # and zstd
     ),
     # Recordings are read elsewhere only when that is asked for.
     **dict.fromkeys(("distributed", "dask"), ("engines/tasks.py",)),
@@ -170,7 +174,8 @@ ARITHMETIC: Final = {0.0, 0.5, 1.0, 2.0}
 HERE: Final = PACKAGE  # where doors stand, also for a test that has a tree of its own
 # Rooms of a stage with doors of their own.
 ROOMS: Final = {
-    f"report.{room}" for room in ("ci", "document", "explore", "exports", "html", "text")
+    *(f"report.{room}" for room in ("ci", "document", "explore", "exports", "html", "text")),
+    f"{RECORDER}.ftrace",
 }
 # A door hands on so many verbs, beside types and declared data; those that hand on more still do,
 # and the list may only shrink.
@@ -306,7 +311,8 @@ def past_doors(path: Path) -> list[str]:
 
 def house_of(door: str) -> Path:
     """Return the folder that a door opens."""
-    return HERE.with_name(RECORDER) if door == RECORDER else HERE / door.replace(".", "/")
+    place = HERE.with_name(RECORDER) if door.startswith(RECORDER) else HERE
+    return place / door.removeprefix(RECORDER).removeprefix(".").replace(".", "/")
 
 
 def handed_on(door: str) -> list[str]:
@@ -362,7 +368,7 @@ def test_doors_hand_on_few_verbs():
 def test_doors_open():
     """What a door lists is there, and stands in no module's way."""
     for door in (*STAGES, *ROOMS, RECORDER, "commands"):
-        module = import_module(door if door == RECORDER else f"critpath.{door}")
+        module = import_module(door if door.startswith(RECORDER) else f"critpath.{door}")
         names = handed_on(door)
         assert len(set(names)) == len(names)
         for name in names:

@@ -1,0 +1,227 @@
+"""Tells which tool wrote a file, and converts it into a recording."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from time import monotonic
+from typing import IO, Final, NamedTuple, Protocol, cast
+
+from critpath import __version__
+from critpath.convert.raw_writer import RawWriter
+from critpath.errors import CritpathError, UnreadableError
+from critpath.model import Manifest
+from critpath.model.recording import COMPLETE
+from critpath.schema.ways import way_of_requests
+from critpath.units import safe_text
+from critpath_record.ftrace import ConversionResult, convert_pages, write_manifest
+
+# Which module reads a kind; it has `write_raw(stream, writer)`.
+KINDS: Final[Mapping[str, str]] = {
+    "trace.dat": "trace_dat",
+    "perf.data": "perf_data",
+    "Perfetto": "perfetto",
+    "ftrace's text": "ftrace_text",
+}
+_HEAD: Final = 1 << 16  # bytes of a file that tell what it is
+_MANY: Final = 64 << 20  # bytes of a directory that are removed at once: no more is left behind
+_PACKET: Final = 0x0A  # TracePacket: field 1 of Trace, with a length
+_GZIP: Final = b"\x1f\x8b"
+_TRACE: Final = "trace"
+
+
+class Converted(NamedTuple):
+    """What became of a file."""
+
+    kind: str
+    events: int
+    seconds: float
+    manifest: Manifest
+
+
+class Reader(Protocol):
+    """A module that reads a kind of file."""
+
+    def write_raw(self, stream: IO[bytes], writer: RawWriter) -> None:
+        """Write what a file holds as a raw directory, all but `RawWriter.finish`.
+
+        `stream` is seekable and was opened once: it is not opened again by its name.
+
+        Raises
+        ------
+        UnreadableError
+            If the file is damaged such that nothing can be made of it; what is readable of a
+            file that is cut off is kept, with `RawWriter.warn`.
+        """
+
+
+def identify_foreign(path: Path) -> str | None:
+    """Return the kind of another tool's file, a key of `KINDS`; None of anything else."""
+    try:
+        with open_foreign(path) as stream:
+            return _identify(stream)
+    except (OSError, ValueError, UnreadableError):
+        return None
+
+
+def _identify(stream: IO[bytes]) -> str | None:
+    head = stream.read(_HEAD)
+    stream.seek(0)
+    if head.startswith(_GZIP):
+        try:
+            head = zlib.decompressobj(wbits=31).decompress(head, _HEAD)
+        except zlib.error:
+            return None
+        return "Perfetto" if _is_perfetto(head) else None
+    if head.startswith(b"\x17\x08\x44tracing"):
+        return "trace.dat"
+    if head[:8] in {b"PERFILE2", b"2ELIFREP", b"PERFFILE"}:
+        return "perf.data"
+    if _is_perfetto(head):
+        return "Perfetto"
+    return "ftrace's text" if _is_ftrace_text(head) else None
+
+
+def _is_perfetto(head: bytes) -> bool:
+    """Return whether bytes begin as packets do: each a field 1 with a length, and fields in it."""
+    at, packets = 0, 0
+    while packets < 4:
+        if at >= len(head):
+            return packets > 0 and at == len(head)
+        if head[at] != _PACKET:
+            return False
+        at += 1
+        size = shift = 0
+        while True:
+            if at >= len(head) or shift > 28:
+                return packets > 0 and at >= len(head)
+            byte = head[at]
+            size |= (byte & 0x7F) << shift
+            at, shift = at + 1, shift + 7
+            if byte < 0x80:
+                break
+        # A packet's first field has a number and one of four wire types.
+        if size and at < len(head) and (head[at] & 7 not in {0, 1, 2, 5} or head[at] < 8):
+            return False
+        at += size
+        packets += 1
+        if at > len(head):
+            return packets > 1 or size < 1 << 26
+    return True
+
+
+def _is_ftrace_text(head: bytes) -> bool:
+    """Return whether bytes are ftrace's text, alone or within an HTML page of systrace."""
+    if b"\0" in head[:4096]:
+        return False
+    if b"# tracer:" in head[:4096] or (b"cpus=" in head[:4096] and b"]" in head[:4096]):
+        return True
+    if b"<html" in head[:1024].lower():
+        return b"trace-data" in head or b"systrace" in head.lower()
+    # A task with its number, a cpu in brackets, a time and an event, as `trace_pipe` has it.
+    lines = head.splitlines()[:20]
+    return any(b": " in line and b"-" in line and b"[0" in line and b"]" in line for line in lines)
+
+
+@contextmanager
+def open_foreign(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file that has to be a regular one, waiting for nobody.
+
+    Raises
+    ------
+    UnreadableError
+    """
+    try:
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+        descriptor = os.open(path, flags)
+    except OSError as error:
+        raise UnreadableError(
+            f"{path}: cannot be read: {error.strerror}", "make it readable for this user"
+        ) from None
+    with open(descriptor, "rb") as stream:  # noqa: PTH123 - a descriptor
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise UnreadableError(f"{path}: no regular file", "name a file or a directory")
+        yield stream
+
+
+def convert_foreign(
+    path: Path, directory: Path, progress: Callable[[str], None] = lambda _: None
+) -> Converted:
+    """Convert another tool's file into a recording in a directory, which is there and empty.
+
+    Raises
+    ------
+    UnreadableError
+        If it is none, or damaged such that nothing can be made of it.
+    CritpathError
+        If there is no room.
+    """
+    began = monotonic()
+    with open_foreign(path) as stream:
+        kind = _identify(stream)
+        if kind is None:
+            raise UnreadableError(
+                f"{path}: no trace of another tool's that critpath reads",
+                f"it reads those of {', '.join(KINDS)}",
+            )
+        progress(f"converting {path} ({kind})")
+        try:
+            with tempfile.TemporaryDirectory(prefix=".converting-", dir=directory) as place:
+                raw, trace = Path(place) / "raw", Path(place) / _TRACE
+                raw.mkdir(mode=0o700)
+                writer = RawWriter(path, raw)
+                reader = cast("Reader", import_module(f"critpath.convert.{KINDS[kind]}"))
+                reader.write_raw(stream, writer)
+                writer.finish()
+                try:
+                    made = convert_pages(raw, trace, lambda _: None)
+                except CritpathError as error:
+                    if isinstance(error.__cause__, OSError):
+                        raise error.__cause__ from None
+                    what = error.what.replace(f"{raw}/", "")
+                    raise UnreadableError(f"{path}: {what}", error.do) from None
+                trace.rename(directory / _TRACE)
+            manifest = _describe(kind, writer, made)
+            write_manifest(directory, manifest)
+        except OSError as error:
+            raise CritpathError(
+                f"{path} cannot be converted: {error.strerror or error}",
+                "make room there, or set TMPDIR to a directory with three times the file's size",
+            ) from error
+    return Converted(kind, made.recorded, monotonic() - began, manifest)
+
+
+def _describe(kind: str, writer: RawWriter, made: ConversionResult) -> Manifest:
+    warnings = dict.fromkeys(map(safe_text, (*writer.warnings, *made.warnings)))
+    return Manifest(
+        state=COMPLETE,
+        session="",
+        command=(),
+        execution="",
+        runs=(),
+        recorder={
+            "name": kind,
+            **{f"tool_{key}": safe_text(value) for key, value in writer.tool.items()},
+            "events": list(made.names),
+            "event_count": made.recorded,
+            "marks": made.marks,
+            "tasks": made.tasks,
+            "requests": way_of_requests(made.names),
+            "format": "ctf-1.8",
+        },
+        profile="",
+        clock={"name": writer.clock, **({"epoch": writer.epoch} if writer.epoch else {})},
+        host=writer.host,
+        begin=writer.begin,
+        end=made.end,
+        loss=made.loss,
+        trace=_TRACE,
+        warnings=tuple(warnings),
+        critpath=__version__,
+    )
