@@ -50,7 +50,7 @@ function _shtab_critpath_using
   test "$_shtab_critpath_cmdpath" = "$argv"
 end
 
-set -g _shtab_critpath_commands record compare explore path top ab bisect calibrate trend baseline 'baseline save' 'baseline show' 'baseline update' export query requests report doctor dump mark demo incidents metrics clocks signature known 'known add' 'known search' 'known watch' 'known list' 'known show' 'known check' 'known groups' 'known remove' 'known relabel' completion
+set -g _shtab_critpath_commands record compare explore path top ab bisect calibrate trend baseline 'baseline save' 'baseline show' 'baseline update' convert export query requests report doctor dump mark demo incidents metrics clocks signature known 'known add' 'known search' 'known watch' 'known list' 'known show' 'known check' 'known groups' 'known remove' 'known relabel' completion
 set -g _shtab_critpath_opts_with_value --after --again --aligner --alpha --alphabet --assign --at-most --bad --best --buffer-size --build --by --calibrate --classifier --clock-method --cluster-method --clusters --comm --config --container --controller --depth --doubtful --dumps --duration --engine --events --every --execution --executions --explore --fail-on --fault --floor --for --format --from --gate --given --good --hosts --html --id --incidents --interleave --interval --jobs --json --junit --keep --kernel-functions --known --known-level --label --labels-from --learn --least --level --link --markdown --marks-from --max-blocks --max-memory --memory --method --minimum-executions --msa --normal --not-own --note --of --outlier-k --outlier-level --output --overhead --overhead-of --own --permutations --prepare --profile --quota --reader --reason --recorder --reference-host --remote-command --rule --runs --scope --seed --session-spread --sessions --since --slot --splits --stacks --statistic --t1 --t2 --tail --then --tid --time --timeout --to --top --trace --trace-format --trace-url --until --usual --warmup --webhook --weights --what --when --window --y-reference -k -n -o
 
 complete -c critpath -e
@@ -438,6 +438,15 @@ complete -c critpath -n '_shtab_critpath_using baseline update' -l debug -d 'sho
 complete -c critpath -n '_shtab_critpath_using baseline update' -l quiet -l no-quiet -d 'no warnings, no progress, no hints on stderr'
 complete -c critpath -n '_shtab_critpath_using baseline update; and test $_shtab_critpath_npos -eq 0' -ka "(__fish_complete_path (commandline -ct))" -d 'a baseline'
 complete -c critpath -n '_shtab_critpath_using baseline update; and test $_shtab_critpath_npos -ge 1' -ka "(__fish_complete_path (commandline -ct))" -d 'recordings, directories of them, CTF traces, saved paths'
+complete -c critpath -n '_shtab_critpath_using; and test $_shtab_critpath_npos -eq 0' -a convert -d 'Keep what trace-cmd, perf or Perfetto recorded, as CTF.'
+complete -c critpath -n '_shtab_critpath_using convert' -s h -l help -d 'show this help message and exit'
+complete -c critpath -n '_shtab_critpath_using convert' -s o -l output -xka "(__fish_complete_path (commandline -ct))" -d 'the recording that is made of it'
+complete -c critpath -n '_shtab_critpath_using convert' -l force -d 'replace DIR if it is a recording'
+complete -c critpath -n '_shtab_critpath_using convert' -l config -xka "(__fish_complete_path (commandline -ct))" -d 'settings from this file'
+complete -c critpath -n '_shtab_critpath_using convert' -l show-config -d 'print every setting'"'"'s value and origin, and do nothing'
+complete -c critpath -n '_shtab_critpath_using convert' -l debug -d 'show tracebacks'
+complete -c critpath -n '_shtab_critpath_using convert' -l quiet -l no-quiet -d 'no warnings, no progress, no hints on stderr'
+complete -c critpath -n '_shtab_critpath_using convert; and test $_shtab_critpath_npos -eq 0' -ka "(__fish_complete_path (commandline -ct))" -d 'what another tool recorded: trace.dat, perf.data, a trace of Perfetto, ftrace'"'"'s text'
 complete -c critpath -n '_shtab_critpath_using; and test $_shtab_critpath_npos -eq 0' -a export -d 'Save critical paths, or write them for other programs.'
 complete -c critpath -n '_shtab_critpath_using export' -s h -l help -d 'show this help message and exit'
 complete -c critpath -n '_shtab_critpath_using export' -l format -xka "paths perfetto speedscope collapsed segments vectors graphml fasta clustal stockholm newick sketches otlp-json" -d 'what to write (default: by the ending of FILE); paths: the critical path of every execution, for compare and report: one file where FILE ends in .parquet, else a dataset, a directory with a file per recording; sketches: of requests, a directory with a Parquet file for each table that critpath query has of them'
