@@ -109,6 +109,7 @@ STARTS: Final = (
     ),
     Start("hosts/hosts.py", "{once}/hosts --judge-only --connections 8 cpu:6"),
     Start("hosts/pools.py", "{once}/hosts"),
+    Start("installing/clean_rooms.py", ".venv/wheel python3", "", (0, 1)),
     Start("locations/files.py", "--repetitions 1 audit", "kernel", (0, 1)),
     Start("locations/flights.py", "--only C --budgets 5% --seconds 3", "kernel perf cc", (0, 1)),
     Start("locations/locations.py", "--only lock", "kernel perf cc", (0, 1)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from critpath.schema.parameters.ab import TRENDS
@@ -96,7 +97,13 @@ def describe_level(level: float | None) -> str:
         return "–"
     if level >= ANSWERS.times:
         return f"{level:.1f} times"
-    return f"{100 * (level - 1):+.1f} %"
+    shown = f"{100 * (level - 1):+.1f} %"
+    return "0.0 %" if shown[1:] == "0.0 %" else shown.replace("-", "−")
+
+
+def describe_time(when: str) -> str:
+    """Return when an answer was given, as files are named, for a reader."""
+    return re.sub(r"^(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)\d\dZ$", r"\1-\2-\3 \4:\5", when)
 
 
 def _of(kind: str) -> str:

@@ -853,7 +853,7 @@ const conditionRow = (one_, at, largest) => {
   const dull = found.enough && found.shifts && !(one_.p < 0.05);
   const row = make("tr", dull ? {class: "few"} : {});
   const named = make("button", {class: "lk cond", type: "button", "data-at": at}, ...rich(wordsFor(one_)));
-  const not = make("button", {class: "notb needjs", type: "button", "data-not": at, "aria-label": "all but these"}, "not");
+  const not = make("button", {class: "notb needjs", type: "button", "data-not": at, "aria-label": "not these"}, "not");
   const head = make("th", {scope: "row"}, named, not);
   const also = alsoText(one_);
   if (also) head.append(make("small", {}, ...rich(also)));

@@ -258,7 +258,7 @@ def _time(table: FactTable, question: Question, trace_url: str) -> str:
         '<p class="hint needjs">Drag: select. Shift adds, Alt removes. Click: its sketch. '
         "↑ ↓: move the bound.</p>"
         '<details class="pn"><summary>As a table: the ten slowest selected</summary>'
-        '<table class="t1"><thead><tr><th scope=col></th><th scope=col class=n>begun</th>'
+        '<table class="t1"><thead><tr><td></td><th scope=col class=n>begun</th>'
         f'<th scope=col class=n>latency</th></tr></thead><tbody id="t1">'
         f"{slowest_rows(table, question, trace_url)}</tbody></table></details></section>"
     )
@@ -353,7 +353,7 @@ def _threads(table: FactTable) -> str:
         f'<section class="panel drawn" id="view-2" tabindex="-1">{_head("By process", said)}'
         f'<svg class="plot p2" id="v2" role="img" aria-label="Latency by thread"></svg>'
         f'<svg class="axs ax2" id="a2" height="38" aria-hidden="true"></svg>'
-        '<details class="pn"><summary>As a table</summary><table><thead><tr><th scope=col></th>'
+        '<details class="pn"><summary>As a table</summary><table><thead><tr><td></td>'
         "<th scope=col class=n>n</th><th scope=col class=n>median</th><th scope=col class=n>90 %"
         f'</th><th scope=col class=n>selected</th></tr></thead><tbody id="t2"></tbody>'
         "</table></details></section>"

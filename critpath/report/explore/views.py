@@ -65,7 +65,7 @@ def _condition_row(one: Ranked, most: float, question: Question) -> str:
         f'<tr{dull}><th scope="row"><button class="lk cond" type="button" '
         f'data-c="{text(command)}">{prose(one.words)}</button>'
         f'<button class="notb needjs" type="button" data-not="{text(command)}" '
-        f'aria-label="all but these">not</button>'
+        f'aria-label="not these">not</button>'
         f"{f'<small>{prose(also)}</small>' if also else ''}</th>"
         f'<td class="dbc">{_bars(one, most)}</td>'
         f'<td class="n"><b>{percent(one.having.share)}</b><span> of {one.having.of:,}</span><br>'

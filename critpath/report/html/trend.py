@@ -23,7 +23,7 @@ def render_trend_page(document: TrendDocument) -> str:
     pictures = [_picture(document, one) for one in document.series[:_MOST_KINDS]]
     body, rules = place_by_rules(
         f"{_top(document)}<main>{_answer(document)}"
-        f"{section('levels', 'Time of each commit', ''.join(pictures))}"
+        f"{section('levels', 'Time of each commit', _legend(document) + ''.join(pictures))}"
         f"{section('commits', 'Commits', _table(document))}</main>"
         f"<footer>critpath {text(document.version)}, {text(document.format)}. The page is one file "
         "and needs no network; all but copying and light or dark works without scripts.</footer>"
@@ -115,10 +115,14 @@ def _picture(document: TrendDocument, series: TrendSeries) -> str:
         f'preserveAspectRatio="none" aria-hidden="true">{"".join(parts)}</svg>{"".join(dots)}</div>'
         "</div>"
     )
-    about = "over that of the first base; bars: what it is at least and at most"
-    if series.changes:
-        about += "; upright lines: here it changes"
-    return figure(drawing, f"{series.kind or 'All'}: time {about}")
+    return figure(drawing, series.kind or "All")
+
+
+def _legend(document: TrendDocument) -> str:
+    about = "Over that of the first base. Bars: what it is at least and at most."
+    if any(one.changes for one in document.series):
+        about += " Upright lines: here it changes."
+    return f'<p class="small">{text(about)}</p>'
 
 
 def _table(document: TrendDocument) -> str:
@@ -136,7 +140,14 @@ def _table(document: TrendDocument) -> str:
             mark = "" if change is None else "▲ " if change.after > change.before else "▼ "
             cells.append(f"{mark}{text(words.describe_level(one.levels[at]))}{limits}")
         answer = f'<span class="exit{commit.exit}">{text(words.describe_commit(commit))}</span>'
-        rows.append([f"<code>{text(commit.name)}</code>", text(commit.when), answer, *cells])
+        rows.append(
+            [
+                f"<code>{text(commit.name)}</code>",
+                text(words.describe_time(commit.when)),
+                answer,
+                *cells,
+            ]
+        )
     heads = ["commit", "~when", "answer", *(f">{one.kind or 'time'}" for one in document.series)]
     newest = rows[::-1]
     return table("Commits, the newest first", heads, newest, kind="commits", heads=True)

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import base64
+import json
 import sys
 from itertools import product
 from pathlib import Path
 
 import pytest
 
+from critpath.explore.questions import explore
+from critpath.report.document import to_json
+from critpath.report.explore.page import render_page
 from critpath.report.html.elements import WORDS, legend_of
 
 ANSWERS = ("slower", "faster", "ok", "inconclusive")
+OTHERS = ("trend", "known", "explore")
 TAB = {"key": "Tab", "code": "Tab", "windowsVirtualKeyCode": 9}
+FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
 A4 = 702  # CSS pixels between its margins
 
 _OPEN = "for (const fold of document.querySelectorAll('details')) fold.open = true"
@@ -81,6 +87,38 @@ def emulate(driver):
     media(driver)
 
 
+@pytest.fixture(scope="module")
+def other(critpath, load, tmp_path_factory):
+    """Return a function from a name to a page that is no report."""
+    home = tmp_path_factory.mktemp("others")
+
+    def trend(place):
+        made = load("pure/ab/test_judgement.py")
+        fast = json.loads(to_json(made.judged(made.plan_of(), made.log_of(40, noise=0.01))))
+        (home / "kept").mkdir()
+        for n in range(14):
+            one = json.loads(json.dumps(fast))
+            one["time"]["ratio"] *= (1.2 if n > 7 else 1.0) + 0.002 * (n % 3)
+            one["labels"] = {f"GET /{'category' * 4}/{{id}}?a={kind}": one["time"] for kind in "ab"}
+            (home / "kept" / f"202611{10 + n}T101500Z-v1..{n:07}.json").write_text(json.dumps(one))
+        critpath("trend", home / "kept", "--html", place)
+
+    def known(place):
+        critpath("known", "check", FIXTURES / "known" / "team.known", "--html", place)
+
+    def explored(place):
+        paths = load("pure/explore/made.py").paths(400)
+        place.write_text(render_page(explore(paths), paths, command=["made"]), encoding="utf-8")
+
+    def page_of(name):
+        place = home / f"{name}.html"
+        if not place.exists():
+            {"trend": trend, "known": known, "explore": explored}[name](place)
+        return place
+
+    return page_of
+
+
 # Both themes and widths, and the two answers that say the most; the others take half a minute.
 QUICK = {("slower", "light", 1400), ("inconclusive", "dark", 700)}
 
@@ -93,22 +131,35 @@ QUICK = {("slower", "light", 1400), ("inconclusive", "dark", 700)}
     ],
 )
 def test_axe_finds_nothing(show, example, emulate, said, theme, width):
+    emulate(prefers_color_scheme=theme)
+    assert ask_axe(show(example(said), size=(width, 1000))) == []
+
+
+@pytest.mark.parametrize(("theme", "width"), [("light", 1400), ("light", 700), ("dark", 390)])
+@pytest.mark.parametrize("name", OTHERS)
+def test_axe_finds_nothing_on_other_pages_and_no_page_is_wider_than_the_window(
+    show, other, emulate, name, theme, width
+):
+    emulate(prefers_color_scheme=theme)
+    page = show(other(name), size=(width, 1000))
+    assert ask_axe(page) == []
+    assert page.run("return document.documentElement.scrollWidth") <= width
+
+
+def ask_axe(page):
     axe = Path(sys.prefix) / "peers" / "axe.min.js"
     if not axe.exists():
         pytest.skip("axe.min.js is not here: sh .ci/peers .venv/peers axe fetches it")
-    emulate(prefers_color_scheme=theme)
-    page = show(example(said), size=(width, 1000))
     page.run(_OPEN)
     page.run(axe.read_text(encoding="utf-8"))
-    found = page.driver.execute_async_script(_AXE)
-    assert found == []
+    return page.driver.execute_async_script(_AXE)
 
 
-@pytest.mark.parametrize("said", ["slower", pytest.param("ok", marks=pytest.mark.deep)])
+@pytest.mark.parametrize("said", ["slower", "trend", pytest.param("ok", marks=pytest.mark.deep)])
 def test_the_keyboard_reaches_all_that_can_be_used_in_order_and_sees_where_it_is(
-    show, driver, example, said
+    show, driver, example, other, said
 ):
-    page = show(example(said))
+    page = show((other if said in OTHERS else example)(said))
     page.run(_OPEN)
     wanted = page.run(_REACHABLE)
     seen = []
@@ -141,14 +192,16 @@ def test_states_differ_where_a_reader_forces_colours(show, real, emulate):
 @pytest.mark.parametrize(
     "said",
     [
-        *("slower", "inconclusive"),
+        *("slower", "inconclusive", *OTHERS),
         *(pytest.param(one, marks=pytest.mark.deep) for one in ("faster", "ok")),
     ],
 )
-def test_on_paper_all_is_open_nothing_is_cut_and_nothing_is_dark(show, example, emulate, said):
+def test_on_paper_all_is_open_nothing_is_cut_and_nothing_is_dark(
+    show, example, other, emulate, said
+):
     # By style alone: a medium that is emulated tells no script that there is something to print.
     emulate(medium="print", prefers_color_scheme="dark")
-    page = show(example(said), size=(A4, 1200))
+    page = show((other if said in OTHERS else example)(said), size=(A4, 1200))
     page.run("document.documentElement.dataset.theme = 'dark'")
     assert (
         page.run("return getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
@@ -158,9 +211,9 @@ def test_on_paper_all_is_open_nothing_is_cut_and_nothing_is_dark(show, example, 
     assert not any(one.is_displayed() for one in page.all("button.btn, #search"))
 
 
-@pytest.mark.parametrize("said", ["slower", "ok"])
-def test_paper_is_not_blank(show, example, said):
-    page = show(example(said))
+@pytest.mark.parametrize("said", ["slower", "ok", *OTHERS])
+def test_paper_is_not_blank(show, example, other, said):
+    page = show((other if said in OTHERS else example)(said))
     asked = {"paperWidth": 8.27, "paperHeight": 11.69, "printBackground": True}
     printed = base64.b64decode(page.driver.execute_cdp_cmd("Page.printToPDF", asked)["data"])
     assert b"/FontFile" in printed  # what has no letter has no font
