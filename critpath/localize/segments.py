@@ -255,10 +255,11 @@ def _others_too(comparison: Analysis, marked: I64) -> bool:
     before, after = _excess_in(comparison, [most])
     homes = _homes(comparison)
     among = np.unique(homes[marked])
-    before = before[np.isin(comparison.normal_clusters.labels, among)]
+    before = np.sort(before[np.isin(comparison.normal_clusters.labels, among)])
     after = np.sort(after[np.isin(homes, among) & ~comparison.sample.lossy])
-    at = (np.arange(len(after)) + 0.5) / len(after)
-    shift = after - np.quantile(before, at, method="hazen")
+    # Hazen's quantiles, of which there are as many as executions: np.quantile takes each by itself.
+    at = (np.arange(len(after)) + 0.5) / len(after) * len(before) - 0.5
+    shift = after - np.interp(at, np.arange(len(before)), before)
     others = len(after) - len(marked)
     return bool(
         others >= SEGMENTS.few and shift[:others].mean() >= SEGMENTS.alike * shift[others:].mean()
