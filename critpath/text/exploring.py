@@ -87,6 +87,8 @@ _PHRASES: Final[dict[str, tuple[str, str]]] = {
 }
 WORDS: Final[dict[str, str]] = {
     "chip.found": "● IN COMMON",
+    "chip.more": "● MORE OFTEN",
+    "chip.less": "● LESS OFTEN",
     "chip.nothing": "= NOTHING IN COMMON",
     "chip.few": "? TOO FEW",
     "chip.counting": "… COUNTING",
@@ -341,7 +343,10 @@ def describe_question(question: Question, table: FactTable) -> tuple[str, str, s
     )
     bound = question.bound
     take = say("are selected") if bound is None else say("take", x=format_ns(bound))
-    return say("chip.found"), sentence[0].upper() + sentence[1:], _why(best, take, table)
+    # What fewer than half of them have they do not have in common.
+    most = 2 * count >= question.selected
+    chip = "chip.less" if best.z < 0 else "chip.found" if most else "chip.more"
+    return say(chip), sentence[0].upper() + sentence[1:], _why(best, take, table)
 
 
 def _nothing(question: Question) -> str:

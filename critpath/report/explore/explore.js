@@ -949,7 +949,9 @@ const answer = () => {
     : never ? say("why.never", {...figures, lo: figure(Math.max(1, low))})
       : say("why", {...figures, r: figure(ratio), lo: figure(low), hi: figure(high)});
   const large = best.z < 0 ? "" : never ? `≥${figure(Math.max(1, low))}×` : `${figure(ratio)}×`;
-  return ["found", sentence[0].toUpperCase() + sentence.slice(1), why, large, "slower"];
+  // What fewer than half of them have they do not have in common.
+  const chip = best.z < 0 ? "less" : 2 * having.count >= found.count ? "found" : "more";
+  return [chip, sentence[0].toUpperCase() + sentence.slice(1), why, large, "slower"];
 };
 const drawAnswer = () => {
   const [name, sentence, why, large, kind] = answer();

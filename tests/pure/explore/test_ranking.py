@@ -167,6 +167,17 @@ def test_within_those_that_meet_a_name_a_true_difference_is_found_and_said_so():
     assert f"of the {question.best.without.of} without it that met `store` none" in why
 
 
+@pytest.mark.parametrize(("share", "chip"), [(0.7, "● IN COMMON"), (0.3, "● MORE OFTEN")])
+def test_what_fewer_than_half_of_the_slow_have_is_not_in_common(share, chip):
+    rng = np.random.default_rng(5)
+    slow = rng.random(600) < 1 / 6
+    meets = rng.random(600) < np.where(slow, share, 0.02)
+    latency = np.where(slow, 9e6, 1e6) + rng.integers(0, 1000, 600)
+    rows = np.flatnonzero(meets)
+    table = made.table(latency, [Fact("meets", "text", np.zeros(len(rows)), ("store",), rows=rows)])
+    assert describe_question(ask(table, what="latency >= 5ms"), table)[0] == chip
+
+
 def test_nothing_that_is_met_on_the_way_is_known_at_the_begin():
     table = explore(made.paths(400, labels=("get",))).facts
     assert table.facts["cpu@server"].known
