@@ -89,11 +89,11 @@ cdef class PageWriter:
     cdef CpuPages* cpus
     cdef bytes directory
     cdef int big_endian, held
-    cdef int64_t held_bytes
+    cdef int64_t held_bytes, cpu_count   # cpus up to the highest that has anything
 
     def __cinit__(self, str directory, *, bint big_endian=False, bint held=False):
         self.directory = os.fsencode(directory)
-        self.big_endian, self.held, self.held_bytes = big_endian, held, 0
+        self.big_endian, self.held, self.held_bytes, self.cpu_count = big_endian, held, 0, 0
         self.cpus = <CpuPages*>calloc(PAGE_MOST_CPUS, sizeof(CpuPages))
         if self.cpus == NULL:
             raise MemoryError
@@ -148,6 +148,7 @@ cdef class PageWriter:
                 with gil:
                     raise MemoryError
             of.in_order = 1
+            self.cpu_count = max(self.cpu_count, cpu + 1)
         return of
 
     cdef int hold(self, CpuPages* of, int64_t cpu, uint64_t time, const uint8_t* record,
@@ -191,7 +192,7 @@ cdef class PageWriter:
         """Write the older half of what is held."""
         cdef int64_t cpu, each
         cdef CpuPages* of
-        for cpu in range(PAGE_MOST_CPUS):
+        for cpu in range(self.cpu_count):
             of = &self.cpus[cpu]
             if of.held_count:
                 self.sort_held(of)
@@ -200,7 +201,7 @@ cdef class PageWriter:
 
     cdef int flush_all(self, uint64_t time) except -1 nogil:
         cdef int64_t cpu
-        for cpu in range(PAGE_MOST_CPUS):
+        for cpu in range(self.cpu_count):
             if self.cpus[cpu].held_count:
                 self.sort_held(&self.cpus[cpu])
                 self.flush(&self.cpus[cpu], cpu, time)
@@ -364,7 +365,7 @@ cdef class PageWriter:
         cdef CpuPages* of
         found = {}
         self.flush_all(<uint64_t>-1)
-        for cpu in range(PAGE_MOST_CPUS):
+        for cpu in range(self.cpu_count):
             of = &self.cpus[cpu]
             if of.page == NULL:
                 continue
