@@ -14,6 +14,7 @@ from time import monotonic
 from typing import IO, Final, NamedTuple, Protocol, cast
 
 from critpath import __version__
+from critpath.convert.ftrace_text import is_ftrace_text
 from critpath.convert.raw_writer import RawWriter
 from critpath.errors import CritpathError, UnreadableError
 from critpath.model import Manifest
@@ -85,7 +86,7 @@ def _identify(stream: IO[bytes]) -> str | None:
         return "perf.data"
     if _is_perfetto(head):
         return "Perfetto"
-    return "ftrace's text" if _is_ftrace_text(head) else None
+    return "ftrace's text" if is_ftrace_text(head) else None
 
 
 def _is_perfetto(head: bytes) -> bool:
@@ -114,19 +115,6 @@ def _is_perfetto(head: bytes) -> bool:
         if at > len(head):
             return packets > 1 or size < 1 << 26
     return True
-
-
-def _is_ftrace_text(head: bytes) -> bool:
-    """Return whether bytes are ftrace's text, alone or within an HTML page of systrace."""
-    if b"\0" in head[:4096]:
-        return False
-    if b"# tracer:" in head[:4096] or (b"cpus=" in head[:4096] and b"]" in head[:4096]):
-        return True
-    if b"<html" in head[:1024].lower():
-        return b"trace-data" in head or b"systrace" in head.lower()
-    # A task with its number, a cpu in brackets, a time and an event, as `trace_pipe` has it.
-    lines = head.splitlines()[:20]
-    return any(b": " in line and b"-" in line and b"[0" in line and b"]" in line for line in lines)
 
 
 @contextmanager

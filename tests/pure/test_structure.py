@@ -537,8 +537,8 @@ def test_a_number_is_recognized(tmp_path, monkeypatch, text, wrong):
     assert bool(undeclared_numbers(path)) == wrong
 
 
-# What alone knows how an `Environment` is saved; a recorder writes what a trace has.
-KEYS_OF_ENVIRONMENTS: Final = ("schema/environment.py", "critpath_record/")
+# What alone knows how an `Environment` is saved; who records or converts writes what a trace has.
+KEYS_OF_ENVIRONMENTS: Final = ("schema/environment.py", "critpath_record/", "convert/")
 
 
 def taken_by_key(path: Path) -> list[str]:
