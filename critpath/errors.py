@@ -46,7 +46,9 @@ class UsageError(CritpathError):
 
 
 class UnspecifiedError(UsageError):
-    """Nothing says what an execution of a recording is."""
+    """Nothing says what an execution of a recording is, or several things `suggested` do."""
+
+    suggested: tuple[str, ...] = ()
 
 
 class UnreadableError(CritpathError):

@@ -1,4 +1,4 @@
-"""``critpath path``: the critical path of a thread, or of every execution."""
+"""``critpath path``: the critical path of a thread, or of every execution; or what is there."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from typing import IO, TYPE_CHECKING, Final
 
 from critpath.commands.declared import FORCE, TO, either, flag, option
 from critpath.commands.formats import format_by_ending, format_name
+from critpath.commands.looking import FORMATS as LOOKS
+from critpath.commands.looking import ROWS_OF, SORTS, is_asked, names_paths, show_look
 from critpath.commands.output import (
     STDOUT,
     Progress,
@@ -31,7 +33,7 @@ from critpath.commands.sources import (
     messages_of,
     no_executions,
 )
-from critpath.errors import UsageError
+from critpath.errors import UnspecifiedError, UsageError
 from critpath.report.exports import FORMATS, PATHS, WINDOW
 from critpath.units import format_ns, format_share, plural, safe_text
 
@@ -60,12 +62,17 @@ OPTIONS: Final = (
         "id; may be repeated (default: all)", action="append"),
     flag("--segments", "text: what each execution did in order of time, not where those of each "
         "label spend their time"),
+    flag("--look", "what is there: load, processes and threads, who waited for a CPU and what "
+        "blocks them; also without this where nothing says what an execution is"),
+    option("--sort", None, "of a look, what comes first (default: cpu)", choices=SORTS),
     option("--top", "N", "of a recording with stacks, the N places in the code where most of the "
-        "time goes", whole(1, 10_000)),
+        "time goes; of a look, the first N threads", whole(1, 10_000)),
     option("--by", None, "tier: of requests, what each service takes by itself and what it asks of "
-        "others, on average", choices=("tier",)),
-    option("--format", None, "json: one object a line; graphml: the graph of one window (default: "
-        "by the ending of FILE, text for stdout)", format_name, choices=(*_SHOWN, *_WRITTEN)),
+        "others, on average; process or thread: of a look, these alone",
+        choices=("tier", *ROWS_OF)),
+    option("--format", None, "json: one object a line; csv: a look; graphml: the graph of one "
+        "window (default: by the ending of FILE, text for stdout)", format_name,
+        choices=(*_SHOWN, "csv", *_WRITTEN)),
     TO,
     flag("--all-threads", "graphml of a path: also the threads that are not on it and woke none "
         "that is"),
@@ -83,6 +90,9 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         raise UsageError("--all-threads is for the graph of a window", "add --format graphml")
     check_outputs([arguments.output], [arguments.trace], force=arguments.force)
     check_terminal(arguments.output, name, binary=name in FORMATS and FORMATS[name].binary)
+    if is_asked(arguments) or name == "csv":
+        show_look(arguments, settings, name)
+        return 0
     if name in FORMATS:
         FORMATS[name].check(name)
     if name in FORMATS and FORMATS[name].of == WINDOW:
@@ -99,6 +109,11 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             write_output(arguments.output, _tiers(arguments, settings, name))
             return 0
         paths = _paths(arguments, settings)
+    except UnspecifiedError:
+        if name not in LOOKS or names_paths(arguments):
+            raise
+        show_look(arguments, settings, name)
+        return 0
     except UsageError as asked:
         rows: Sequence[ListedRow] | None = getattr(asked, "rows", None)
         if rows is None:
@@ -189,7 +204,8 @@ def _top(arguments: argparse.Namespace, settings: Settings, paths: PathSet, form
     if not any(place.location for place in places):
         raise UsageError(
             f"{arguments.trace} has no stacks that name a place in the code",
-            "record with --stacks native or python; docs/code-locations.md says what it takes",
+            "record with --stacks native or python (docs/code-locations.md); threads are listed "
+            f"by --look --top {arguments.top}",
         )
     if format_ == "json":
         if left:
@@ -237,7 +253,7 @@ def _format(arguments: argparse.Namespace) -> str:
     if arguments.output == STDOUT:
         return "text"
     name = arguments.output.lower()
-    for ending, shown in ((".txt", "text"), (".json", "json")):
+    for ending, shown in ((".txt", "text"), (".json", "json"), (".csv", "csv")):
         if name.endswith(ending) and not name.endswith(".speedscope.json"):
             return shown
     return format_by_ending(arguments.output, (*_SHOWN, *_WRITTEN))

@@ -67,6 +67,7 @@ from critpath.documents.known import (
     KnownDocument,
     KnownEntry,
 )
+from critpath.documents.look import LOOK_FORMAT, LookDocument
 from critpath.documents.pictures import (
     Change,
     DrawnPath,
@@ -889,6 +890,7 @@ Document = (
     | CheckDocument
     | IncidentDocument
     | TrendDocument
+    | LookDocument
 )
 TYPES: Final[dict[str, type[Document]]] = {
     COMPARISON_FORMAT: ComparisonDocument,
@@ -903,4 +905,5 @@ TYPES: Final[dict[str, type[Document]]] = {
     CHECK_FORMAT: CheckDocument,
     INCIDENT_FORMAT: IncidentDocument,
     TREND_FORMAT: TrendDocument,
+    LOOK_FORMAT: LookDocument,
 }

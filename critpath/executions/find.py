@@ -212,10 +212,12 @@ def choose_specification(
     if len(found) == 1:
         return found[0], (ExecutionChosen(found[0], "the only pair of events"),)
     if found:
-        raise UnspecifiedError(
+        several = UnspecifiedError(
             f"{recording}: several pairs of events could be executions",
             "choose one with --execution: " + " | ".join(found[:5]),
         )
+        several.suggested = tuple(found)
+        raise several
     raise UnspecifiedError(
         f"{recording}: nothing says what an execution is",
         "give --execution process, thread, marker, or events:BEGIN,END[,key=FIELD]",

@@ -106,6 +106,26 @@ PHRASES: Final[dict[State, Phrase]] = {
 }
 
 
+# What a thread sleeps for, in a column of a table.
+BLOCKERS: Final[dict[State, str]] = {
+    State.WAIT_TASK: "thread",
+    State.WAIT_DISK: "disk",
+    State.WAIT_NET: "network",
+    State.WAIT_TIMER: "timer",
+    State.WAIT_DEVICE: "device",
+    State.WAIT_SOFTIRQ: "deferred work",
+    State.WAIT_IPI: "another CPU",
+    State.WAIT_FUTEX: "lock",
+    State.WAIT_POLL: "poll",
+    State.WAIT_PIPE: "pipe",
+    State.WAIT_STOPPED: "stopped",
+    State.WAIT_UNEXPLAINED: "not known",
+    State.WAIT_QUOTA: "CPU quota",
+    State.WAIT_POOL: "connection",
+    State.WAIT_QUEUE: "broker",
+}
+
+
 def word_state(name: str) -> str:
     """Return a state's name in words; that of a later version stays as it is."""
     return PHRASES[State[name]].legend if name in State.__members__ else name

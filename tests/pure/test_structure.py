@@ -48,6 +48,7 @@ STAGES: Final[dict[str, set[str]]] = {
     # A recording is opened by the clocks of its hosts, and read only for what finders ask.
     "timeline": {"engines", "read", "executions", "requests", "clocks"},
     "graph": {"engines", "read", "executions", "timeline"},
+    "look": {"engines", "read", "executions", "timeline"},
     "vectors": set(),
     "cluster": set(),
     "align": set(),
@@ -186,7 +187,7 @@ WIDER: Final = {
     "graph": 9,
     "report.document": 10,
     "report.exports": 6,
-    "report.text": 12,
+    "report.text": 13,
     "signatures": 8,
     "vectors": 9,
 }
@@ -729,6 +730,8 @@ ALIKE: Final = {
     "HostClock HostClockEntry": "lines that are calculated with; the other has decimals of them",
     "HostClockEntry HostEntry": "two documents: all of a clock, and a comparison's line on it",
     "IntegerClass VarintClass": "CTF 2 has no size and order of a number of variable length",
+    "LookLoss Loss": "as the next: what reads traces does without the documents",
+    "LookLoss LossPlace": "sums of all that one reason lost of a processor; the other is one place",
     "Loss LossPlace": "what reads traces does without the documents and their library",
     "Machine MachineEntry": "a recording's, in millionths; the other's are medians of a set",
     "ProgramSign SignEntry": "the facts of a reason are declared below the documents",

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from critpath.report.text.as_text import render_comparison
     from critpath.report.text.calibration import render_calibration
     from critpath.report.text.exploration import render_exploration
+    from critpath.report.text.look import render_look
     from critpath.report.text.path import render_code, render_path, render_summary, render_tiers
     from critpath.report.text.table import new_table, print_line, shown
 else:

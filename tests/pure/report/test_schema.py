@@ -21,6 +21,7 @@ from critpath.documents import TYPES, AbBlock
 from critpath.documents.clocks import CLOCKS_FORMAT
 from critpath.documents.incidents import INCIDENT_FORMAT
 from critpath.documents.known import CHECK_FORMAT, KNOWN_FORMAT
+from critpath.documents.look import LOOK_FORMAT
 from critpath.documents.requests import REQUESTS_FORMAT
 from critpath.documents.signatures import SIGNATURE_FORMAT
 from critpath.documents.trend import TREND_FORMAT
@@ -209,6 +210,28 @@ def incident():
     return {**found, "dump": {"path": "/a", "bytes": 1}, "page": "page.html"}
 
 
+def first_look():
+    """A thread that waited for another, and its process."""
+    states = {"RUN": 5, "WAIT_CPU": 3}
+    worst = {"begin": 2, "end": 5, "cpu": 0, "tid": 7, "comm": "w", "rival": "hog", "rival_tid": 9}
+    worst |= {"rival_time": 3, "others": 0}
+    row = {"host": "a", "pid": 7, "comm": "w", "begin": 1, "end": 9, "cpu": 5, "turns": 2}
+    row |= {"migrations": 0, "wait": 3, "waits": 1, "preempted": 1, "wait_p50": 3, "wait_p99": 3}
+    row |= {"worst": worst, "blocked": 0, "unwoken": 0}
+    row |= {"woken": 0, "wakes": 0, "states": states}
+    cpu = {"host": "a", "cpu": 0, "busy": 8, "idle": 0, "unobserved": 0, "interrupts": 1}
+    loss = {"host": "a", "cpu": None, "reason": "discarded", "events": 1, "packets": 0}
+    event = {"name": "sched_switch", "domain": "kernel", "count": 4, "per_second": 0.5}
+    found = {"format": LOOK_FORMAT, "version": "1", "source": "rec", "hosts": ["a"], "kernel": ""}
+    found |= {"begin": 1, "end": 9, "epoch_ns": 0, "total": 4, "events": [event]}
+    found |= {"losses": [{**loss, "times": 1, "begin": 1, "end": 2}], "sort": "cpu"}
+    found |= {"cpus": [{**cpu, "softirqs": 0, "turns": 3}], "waiting": 0.375, "worst": worst}
+    found |= {"interrupts": [{"name": "eth0", "kind": "IRQ", "time": 1}]}
+    found |= {"threads": [row | {"tid": 7, "process": "w"}], "processes": [row | {"threads": 1}]}
+    found |= {"further_processes": 0, "further_threads": 2}
+    return found | {"executions": ["process"], "warnings": []}
+
+
 def trend():
     """A commit after another, slower."""
     ends = {"levels": [1.0, 1.5], "intervals": [[0.9, 1.1], [None, None]]}
@@ -233,7 +256,7 @@ def documents(factory, load):
         document["format"]: document
         for document in [
             *(*found, calibration(), clocks(), requests(), signature()),
-            *(known_answer(), known_check(), incident(), trend()),
+            *(known_answer(), known_check(), incident(), trend(), first_look()),
         ]
     }
 
