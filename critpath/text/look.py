@@ -175,12 +175,13 @@ def blockers(of: LookRow) -> str:
     if of.unwoken:
         unknown = BLOCKERS[State.WAIT_UNEXPLAINED]
         times |= {NOT_WOKEN: of.unwoken, unknown: times.get(unknown, 0) - of.unwoken}
-    found = sorted(times.items(), key=lambda item: -item[1])[: len(_LEAST)]
-    return ", ".join(
-        f"{what} {format_share(time / whole)}"
-        for n, (what, time) in enumerate(found)
-        if time / whole >= _LEAST[n]
-    )
+    found = sorted(times.items(), key=lambda item: -item[1])
+    shares = [
+        (what, time / whole)
+        for (what, time), least in zip(found, _LEAST, strict=False)
+        if time / whole >= least
+    ]
+    return ", ".join(f"{what} {format_share(share)}" for what, share in shares)
 
 
 def longest(of: LookWait | None) -> str:

@@ -214,7 +214,7 @@ def first_look():
     """A thread that waited for another, and its process."""
     states = {"RUN": 5, "WAIT_CPU": 3}
     worst = {"begin": 2, "end": 5, "cpu": 0, "tid": 7, "comm": "w", "rival": "hog", "rival_tid": 9}
-    worst |= {"rival_time": 3, "others": 0}
+    worst |= {"rival_time": 3, "others": 0, "lossy": False}
     row = {"host": "a", "pid": 7, "comm": "w", "begin": 1, "end": 9, "cpu": 5, "turns": 2}
     row |= {"migrations": 0, "wait": 3, "waits": 1, "preempted": 1, "wait_p50": 3, "wait_p99": 3}
     row |= {"worst": worst, "blocked": 0, "unwoken": 0}
