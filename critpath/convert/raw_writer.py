@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from critpath.errors import CritpathError, UnreadableError
 from critpath.units import plural, safe_text
-from critpath_record.ftrace import EventFormat, ThreadState, describe_raw, parse_format
+from critpath_record.ftrace import EventFormat, PageLayout, ThreadState, describe_raw, parse_format
 
 # Of `_page_writer.pxi`.
 HEADER_PAGE: Final = """\
@@ -73,7 +73,10 @@ class RawWriter:
         self._numbers: dict[int, str] = {}
         self.begin = 0  # of the first event (ns), once it is finished
         self._threads: dict[int, ThreadState] = {}
-        self._stats: dict[int, dict[str, int]] = {}
+        self._cpus: set[int] = set()
+        self._counted: dict[int, dict[str, int]] = {}
+        self._lost: dict[int, int] = {}  # beyond what pages say
+        self._placed: dict[int, tuple[int, int]] = {}  # what they say, and in how many unknown
         self._span: tuple[int, int] | None = None
         self._page: tuple[str, str] = HEADER_PAGE, HEADER_EVENT
         self._formats = directory / "formats"
@@ -122,26 +125,38 @@ class RawWriter:
         if fits and len(self._threads) < MOST_THREADS:
             self._threads.setdefault(tid, ThreadState(0, tid, tgid, 0, comm, "", 0, 0, 0))
 
-    def lose(self, cpu: int, events: int, why: str = "overrun") -> None:
-        """Count events that a cpu lost, of which pages may say where; `why`: the kernel's word."""
+    def lose(self, cpu: int, events: int) -> None:
+        """Note that a cpu lost events, of which no page says when."""
         if 0 <= cpu < MOST_CPUS and 0 < events < _TIMES:
-            of = self._stats.setdefault(cpu, {})
-            of[why] = of.get(why, 0) + events
+            self._lost[cpu] = self._lost.get(cpu, 0) + events
 
     def count(self, cpu: int, counts: Mapping[str, int]) -> None:
-        """Take the kernel's counts of a cpu's buffer (``overrun``, ``read events``, ...)."""
+        """Add the kernel's counts of a cpu's buffer (``overrun``, ``read events``, ...).
+
+        They are the sum of what pages say and `lose` was told.
+        """
         if 0 <= cpu < MOST_CPUS:
-            self._stats.setdefault(cpu, {}).update(counts)
+            of = self._counted.setdefault(cpu, {})
+            for name, number in counts.items():
+                of[name] = min(of.get(name, 0) + number, _TIMES)
 
     def set_page(self, header_page: str, header_event: str) -> None:
         """Say what pages look like that the kernel wrote itself."""
         self._page = header_page, header_event
 
+    def parse_layout(self) -> PageLayout:
+        """Return what these pages look like."""
+        return PageLayout.parse(self.file, self._page[0])
+
+    def name_of(self, number: int) -> str:
+        """Return ``group.event`` of an event's ID; "" if it has no format."""
+        return self._numbers.get(number, "")
+
     def add_cpu(self, cpu: int, first: int = 0, last: int = 0) -> None:
         """Note a cpu, and times of its first and last event (ns), as far as they are known."""
         if not 0 <= cpu < MOST_CPUS:
             raise self.broken(f"has a cpu of the number {cpu}")
-        self._stats.setdefault(cpu, {})
+        self._cpus.add(cpu)
         if 0 < first < _TIMES:
             begin, end = self._span or (first, 0)
             self._span = min(begin, first), max(end, last)
@@ -150,20 +165,32 @@ class RawWriter:
         """Take what `PageWriter.close` returned."""
         for cpu, (records, first, last, late, too_long, lost, unknown) in sorted(written.items()):
             self.add_cpu(cpu, *((first, last) if records else ()))
-            self.lose(cpu, lost)
+            self._placed[cpu] = lost, unknown
             if late:
                 self.warn(
                     f"cpu {cpu}: {plural(late, 'event')} earlier than the one before, whose time"
                     " they were given"
                 )
             if too_long:
-                self.lose(cpu, too_long, "dropped events")
+                self.lose(cpu, too_long)
                 self.warn(f"cpu {cpu}: {plural(too_long, 'event')} too long, left out: lost")
-            if unknown:
-                self.warn(
-                    f"cpu {cpu}: events are missing at {plural(unknown, 'place')} that the file"
-                    " has no number for; each counts as one"
-                )
+
+    def _sum_losses(self) -> dict[int, dict[str, int]]:
+        """Return the counts of each cpu; of one that has none, what it is known to have lost.
+
+        A cpu that is not among them lost what its pages say.
+        """
+        found = {cpu: dict(of) for cpu, of in self._counted.items()}
+        for cpu, lost in self._lost.items():
+            if cpu not in found:
+                placed, unknown = self._placed.get(cpu, (0, 0))
+                found[cpu] = {"overrun": placed + lost}
+                if unknown:
+                    self.warn(
+                        f"cpu {cpu}: events are missing at {plural(unknown, 'place')} that the"
+                        " file has no number for; each counts as one"
+                    )
+        return found
 
     def finish(self) -> None:
         """Write the descriptions: the raw directory is whole then."""
@@ -181,7 +208,7 @@ class RawWriter:
                 "clock": self.clock,
                 "epoch": self.epoch if abs(self.epoch) < _TIMES else 0,
                 "big_endian": self.big_endian,
-                "cpus": sorted(self._stats),
+                "cpus": sorted(self._cpus),
                 "begin": begin,
                 "end": end,
                 "host": self.host,
@@ -189,5 +216,5 @@ class RawWriter:
             },
             page=self._page,
             threads=threads,
-            stats=self._stats,
+            stats=self._sum_losses(),
         )

@@ -7,19 +7,26 @@ from __future__ import annotations
 
 import contextlib
 import io
+import mmap
 import os
 import re
 import struct
 import zlib
-from collections.abc import Callable, Iterator
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import pairwise
+from pathlib import Path
 from typing import IO, Any, Final
 
-from critpath.convert.raw_writer import MOST_CPUS, RawWriter
+from critpath.convert._trace_dat import Merger, PageWriter, count_kinds
+from critpath.convert.raw_writer import HEADER_EVENT, HEADER_PAGE, MOST_CPUS, RawWriter
 from critpath.errors import UnreadableError
 from critpath.extras import require
-from critpath.units import safe_text
+from critpath.units import plural, safe_text
 
 _MAGIC: Final = b"\x17\x08\x44tracing"
 _PIECE: Final = 1 << 20  # bytes that are copied at once
@@ -33,7 +40,11 @@ _NO_TIME: Final = {
     "counter": "counts events and is no time",
     "x86-tsc": "counts the processor's cycles, and the file has no rate of them (--tsc2nsec)",
 }
-_BY_CPU: Final = {"local", "x86-tsc"}
+_KINDS: Final = 1 << 16  # an ID has 16 bits
+_MARKS: Final = {"ftrace.print", "ftrace.raw_data"}
+_LOST: Final = ("overrun", "commit overrun", "dropped events")
+_MOST_SHIFTS: Final = 1 << 16
+MOST_BUFFERS: Final = 64
 
 # Options, as trace-cmd numbers them.
 _DONE, _DATE, _CPUSTAT, _BUFFER, _CLOCK, _UNAME, _OFFSET = 0, 1, 2, 3, 4, 5, 7
@@ -142,8 +153,11 @@ class _TraceFile:
         self.epoch = 0  # ns to add to times to get the user's
         self.stats: list[str] = []
         self.buffers: list[_Buffer] = []
-        self.shifts: list[int] = []  # ns from a guest's times to those of its host
-        self.has_text = self.has_rate = False
+        # By cpu, from a guest's times to those of its host: see `Merger`.
+        self.shifts: dict[int, tuple[array[int], ...]] = {}
+        self.rate: tuple[int, int, int] | None = None
+        self.has_text = False
+        self.counters = {*_LOST, "read events", "entries"}
         self._instances: list[tuple[int, str]] = []  # version 6: where a buffer's table is
         self._sections: dict[int, int] = {}  # version 7
         self._expand = _refuse
@@ -272,7 +286,7 @@ class _TraceFile:
         elif number == _TIME_SHIFT:
             self._read_shifts(option)
         elif number == _TSC2NSEC:
-            self.has_rate = True
+            self.rate = option.number(4), option.number(4), option.number(8)
         elif number == _BUFFER:
             place, name = option.number(8), option.text()
             if option.left():
@@ -295,42 +309,54 @@ class _TraceFile:
         self.buffers.append(_Buffer(name, pages, clock, bool(self.file.number(2) & _COMPRESSED)))
 
     def _read_shifts(self, option: _Cursor) -> None:
-        """Read by how much the clock of a guest differs from that of its host."""
-        option.skip(12)  # who the host's file is, flags
+        """Read how times of a guest become those of its host."""
+        option.skip(12)  # which file is the host's, flags
         cpus = option.number(4)
-        for _ in range(min(cpus, MOST_CPUS)):
+        if cpus > MOST_CPUS:
+            raise option.broken(f"shifts the times of {cpus} cpus")
+
+        def take(kind: str, count: int) -> array[int]:
+            size = 8 * min(count, _MOST_SHIFTS + 1)
+            values = struct.iter_unpack(option.order + kind, option.take(size))
+            return array(kind, [value for (value,) in values])
+
+        for cpu in range(cpus):
             count = option.number(4)
-            option.skip(8 * count)  # when
-            self.shifts += [
-                struct.unpack(f"{option.order}q", option.take(8))[0] for _ in range(count)
-            ]
-            option.skip(8 * count)  # rates
-            break  # those of the other cpus are measured alike
+            if count > _MOST_SHIFTS:
+                raise option.broken(f"shifts its times {count} times")
+            moments, offsets, scales = take("Q", count), take("q", count), take("Q", count)
+            if any(b <= a for a, b in pairwise(moments)):
+                raise option.broken("shifts its times out of order")
+            if count:
+                self.shifts[cpu] = moments, offsets, scales, array("Q", bytes(8 * count))
+        if option.left() == 8 * sum(len(of[0]) for of in self.shifts.values()):
+            for cpu, (moments, offsets, scales, _) in self.shifts.items():
+                self.shifts[cpu] = moments, offsets, scales, take("Q", len(moments))
 
     def describe(self) -> None:
         """Tell what the options say."""
         writer = self.writer
         name = next((of.clock for of in self.buffers if of.clock), self.clock) or "local"
-        if name in _NO_TIME:
+        if name in _NO_TIME and not (name == "x86-tsc" and self.rate):
             raise UnreadableError(
                 f"{writer.file}: its clock {name} {_NO_TIME[name]}",
                 "record with trace-cmd record -C mono",
             )
-        if name in _BY_CPU:
+        if name == "local":
             writer.warn(
                 f"its clock {name} may differ from cpu to cpu: what passes between cpus may seem to"
                 " take less or more time (trace-cmd record -C mono)"
             )
         writer.clock, writer.epoch = name.replace("-", "_"), self.epoch
         if self.shifts:
-            writer.epoch += sorted(self.shifts)[len(self.shifts) // 2]
+            writer.warn("a guest's file: its times are those of its host, as trace-cmd has them")
         system = self.uname.split()
         if len(system) >= 4:
             host = {"name": system[1], "kernel": system[2], "machine": system[-1]}
             writer.host |= {key: safe_text(value)[:200] for key, value in host.items()}
 
     def copy_pages(self) -> None:
-        """Copy the pages of the buffers."""
+        """Copy the pages of the only buffer; those of several become one stream for each cpu."""
         buffers = [of for of in self.buffers if any(one.size for one in of.cpus)]
         if not buffers:
             what = "text of a latency tracer, no events" if self.has_text else "no event"
@@ -338,26 +364,102 @@ class _TraceFile:
                 f"{self.writer.file}: has {what}",
                 "record events: trace-cmd record -C mono -e sched -e irq -- COMMAND",
             )
-        chosen = max(buffers, key=lambda of: sum(one.size for one in of.cpus))
-        for one in chosen.cpus:
-            self._copy(one, compressed=chosen.compressed)
-        self._count_losses(chosen)
+        if len(buffers) > MOST_BUFFERS:
+            raise self.file.broken(f"has {len(buffers)} buffers")
+        place = self.writer.directory
+        if len(buffers) == 1 and self.rate is None and not self.shifts:
+            for one in buffers[0].cpus:
+                if first := self._copy(one, place / f"cpu{one.cpu}", buffers[0]):
+                    time = struct.unpack(self.file.order + "Q", first)[0]
+                    self.writer.add_cpu(one.cpu, time)
+        else:
+            self._merge(buffers)
+        self._count_losses([of.name for of in buffers])
 
-    def _copy(self, pages: _Pages, *, compressed: bool) -> None:
-        """Copy a cpu's pages; those of a file that was cut off as far as they are there."""
+    def _merge(self, buffers: Sequence[_Buffer]) -> None:
+        """Merge the pages of several buffers, or give them other times."""
+        writer = self.writer
+        of = writer.parse_layout()
+        layout = of.commit_offset, of.commit_size, of.data_offset, of.data_size
+        cpus = sorted({one.cpu for buffer in buffers for one in buffer.cpus})
+        counts: list[Counter[int]] = [Counter() for _ in buffers]
+        places: dict[tuple[int, int], Path] = {}
+        for number, buffer in enumerate(buffers):
+            for one in buffer.cpus:
+                place = writer.directory / f"buffer{number}.cpu{one.cpu}"
+                if (number, one.cpu) not in places and self._copy(one, place, buffer):
+                    places[number, one.cpu] = place
+                    with _map(place) as view:
+                        counts[number].update(count_kinds(view, layout, writer.big_endian))
+        taken = self._choose_buffers(buffers, counts)
+        pages = PageWriter(str(writer.directory), big_endian=writer.big_endian)
+        for cpu in cpus:
+            shifts = self.shifts.get(cpu) or self.shifts.get(min(self.shifts, default=0))
+            merger = Merger(
+                layout,
+                big_endian=writer.big_endian,
+                rate=self.rate or (1, 0, 0),
+                shifts=shifts or (),
+            )
+            mine = [number for number in range(len(buffers)) if (number, cpu) in places]
+            if not mine:
+                writer.add_cpu(cpu)
+                continue
+            with ExitStack() as stack:
+                views = [stack.enter_context(_map(places[number, cpu])) for number in mine]
+                _, damaged = merger.merge(views, [taken[number] for number in mine], cpu, pages)
+            if damaged:
+                writer.warn(
+                    f"cpu {cpu}: {plural(damaged, 'page')} damaged or cut off: what was behind"
+                    " the damage is missing"
+                )
+            for number in mine:
+                places[number, cpu].unlink()
+        writer.set_page(HEADER_PAGE, HEADER_EVENT)
+        writer.take_pages(pages.close())
+
+    def _choose_buffers(
+        self, buffers: Sequence[_Buffer], counts: Sequence[Counter[int]]
+    ) -> list[bytearray]:
+        """Choose from which buffer each kind of event is taken: no event is to be there twice."""
+        taken = [bytearray(_KINDS) for _ in buffers]
+        left: dict[int, set[str]] = {}
+        for kind in {kind for of in counts for kind in of}:
+            have = [number for number, of in enumerate(counts) if of[kind]]
+            most = max(have, key=lambda number: counts[number][kind])
+            # Marks are of whoever wrote them there: never the same in two buffers.
+            every = have if self.writer.name_of(kind) in _MARKS else [most]
+            for number in every:
+                taken[number][kind] = 1
+            for number in {*have} - {*every}:
+                left.setdefault(number, set()).add(self.writer.name_of(kind))
+        if left:  # what was read from the buffers is more than what is taken
+            self.counters = {*_LOST}
+        for number, names in sorted(left.items()):
+            shown = ", ".join(sorted(filter(None, names))[:4])
+            self.writer.warn(
+                f"the buffer {safe_text(buffers[number].name) or 'of the top'} has events that"
+                f" another buffer has more of, which are taken from that: {shown}"
+            )
+        return taken
+
+    def _copy(self, pages: _Pages, place: Path, buffer: _Buffer) -> bytes:
+        """Copy a cpu's pages, as far as they are there; return the first page's time, as it is."""
         file, first = self.file, b""
         if not 0 <= pages.cpu < MOST_CPUS:
             raise file.broken(f"has a cpu of the number {pages.cpu}")
+        self.writer.add_cpu(pages.cpu)
         if pages.offset > file.end or pages.size > file.end - pages.offset:
-            self.writer.warn(f"cpu {pages.cpu}: the file ends before its pages do")
+            self.writer.warn(f"cpu {pages.cpu}: the file ends before its pages do: cut off")
             self.writer.lose(pages.cpu, 1)
+        if not pages.size:
+            return b""
         file.stream.seek(min(pages.offset, file.end))
-        with (self.writer.directory / f"cpu{pages.cpu}").open("wb") as target:
-            for piece in self._pieces(pages, compressed=compressed):
+        with place.open("xb") as target:
+            for piece in self._pieces(pages, compressed=buffer.compressed):
                 first = first or piece[:8]
                 target.write(piece)
-        time = struct.unpack(file.order + "Q", first)[0] if len(first) == 8 else 0
-        self.writer.add_cpu(pages.cpu, time)
+        return first if len(first) == 8 else b""
 
     def _pieces(self, pages: _Pages, *, compressed: bool) -> Iterator[bytes]:
         file = self.file
@@ -370,9 +472,9 @@ class _TraceFile:
             for _ in range(file.number(4)):
                 yield self._read_packed(_MOST_CHUNK)
 
-    def _count_losses(self, chosen: _Buffer) -> None:
-        """Tell what the kernel's counters of the buffer say."""
-        name, cpu, counts = "", -1, dict[int, dict[str, int]]()
+    def _count_losses(self, names: Sequence[str]) -> None:
+        """Tell what the kernel's counters of these buffers say."""
+        name, cpu = "", -1
         for line in "\n".join(self.stats).splitlines():
             key, _, value = line.partition(":")
             number = int(value) if re.fullmatch(r" ?[0-9]{1,18}", value) else -1
@@ -380,14 +482,23 @@ class _TraceFile:
                 name, cpu = value.strip(), -1
             elif key == "CPU":
                 cpu = number
-            elif name == chosen.name and cpu >= 0 and number >= 0:
-                counts.setdefault(cpu, {})[key] = number
-        for cpu, of in counts.items():
-            self.writer.count(cpu, of)
+            elif name in names and cpu >= 0 and number >= 0 and key in self.counters:
+                self.writer.count(cpu, {key: number})
 
 
 def _read_table(file: _Cursor, cpus: int) -> list[_Pages]:
     return [_Pages(cpu, file.number(8), file.number(8)) for cpu in range(cpus)]
+
+
+@contextlib.contextmanager
+def _map(place: Path) -> Iterator[memoryview]:
+    """Map a file of pages."""
+    with (
+        place.open("rb") as stream,
+        mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
+        memoryview(mapped) as view,
+    ):
+        yield view
 
 
 def _decode(text: bytes) -> str:

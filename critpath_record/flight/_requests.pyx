@@ -415,7 +415,7 @@ cdef class Requests:
         found = []
         of.commit_offset, of.commit_size, of.data_offset = 8, 8, 16
         of.data_size = SIZE_MASK
-        of.earliest, of.latest = 0, <uint64_t>1 << 62
+        of.earliest, of.latest, of.swap = 0, <uint64_t>1 << 62, 0
         if page.shape[0] < of.data_offset:
             return found
         open_page(&at, &of, &page[0], page.shape[0])

@@ -15,6 +15,7 @@ class Pages:
         *,
         large: bool,
         current: tuple[int, int, int] = ...,
+        swap: bool = ...,
     ) -> None: ...
     def cancel(self) -> None: ...
     def scan(

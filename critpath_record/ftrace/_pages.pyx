@@ -30,7 +30,7 @@ def list_records(const uint8_t[::1] page not None):
     cdef Page at
     of.commit_offset, of.commit_size, of.data_offset = 8, 8, 16
     of.data_size = SIZE_MASK
-    of.earliest, of.latest = 0, <uint64_t>1 << 63
+    of.earliest, of.latest, of.swap = 0, <uint64_t>1 << 63, 0
     found = []
     if page.shape[0] < of.data_offset:
         return found
@@ -60,9 +60,22 @@ cdef inline int64_t text_length(const uint8_t* p, int64_t most) noexcept nogil:
     return most if zero == NULL else <const uint8_t*>zero - p
 
 
+cdef inline void copy_elements(uint8_t* to, const uint8_t* p, int64_t size,
+                               int64_t each) noexcept nogil:
+    """Copy numbers of so many bytes each with their bytes in the other order; of 1: as they are."""
+    cdef int64_t at = 0, i
+    if each < 2:
+        memcpy(to, p, size)
+        return
+    while at + each <= size:
+        for i in range(each):
+            to[at + i] = p[at + each - 1 - i]
+        at += each
+
+
 cdef int64_t run_steps(const int32_t* step, const uint8_t* record, int64_t length,
                        const uint8_t* beside, int64_t beside_size, int64_t* beside_at,
-                       uint8_t* out) noexcept nogil:
+                       int swap, uint8_t* out) noexcept nogil:
     """Write what a program makes of a record; return the bytes written.
 
     The record has the bytes that the program needs, and `out` those that it may write.
@@ -76,18 +89,21 @@ cdef int64_t run_steps(const int32_t* step, const uint8_t* record, int64_t lengt
         if kind == STEP_COPY:
             memcpy(to, record + a, step[2])
             to += step[2]
+        elif kind == STEP_SWAP:
+            copy_elements(to, record + a, step[2], step[3])
+            to += step[2]
         elif kind == STEP_ADD32:
-            store32(to, load32(record + a) + <uint32_t>step[2])
+            store32(to, swapped32(record + a, swap) + <uint32_t>step[2])
             to += 4
         elif kind == STEP_TEXT_AT or kind == STEP_CHARS_AT or kind == STEP_SEQUENCE_AT:
-            word = load32(record + a)
+            word = swapped32(record + a, swap)
             begin = min(<int64_t>(word & 0xFFFF) + step[2], length)
             size = min(<int64_t>(word >> 16), length - begin)
             if kind == STEP_SEQUENCE_AT:
                 size = size // step[3] * step[3]
                 store32(to, <uint32_t>(size // step[3]))
                 to += 4
-                memcpy(to, record + begin, size)
+                copy_elements(to, record + begin, size, step[3] if swap else 1)
                 to += size
             else:
                 size = text_length(record + begin, size)
@@ -213,7 +229,8 @@ cdef class Pages:
     record offset of common_flags and common_pid.  `times`: earliest and latest (ns) that are
     believed.  `starts`, `words`: programs, see `critpath_record.ftrace.ctf_events`.  `large`: which
     of LTTng's event headers is written.  `current`: id of ``critpath_current``, ftrace's ID of
-    ``sched_switch`` and offset of its ``next_pid``; -1 where switches are not recorded.
+    ``sched_switch`` and offset of its ``next_pid``; -1 where switches are not recorded.  `swap`:
+    whether pages and records are of a machine of the other byte order.
     """
 
     cdef Layout layout
@@ -222,11 +239,12 @@ cdef class Pages:
     cdef int cancelled
     cdef int32_t current_id, switch_kind, next_offset
 
-    def __init__(self, layout, times, starts, words, *, large, current=(-1, -1, -1)):
+    def __init__(self, layout, times, starts, words, *, large, current=(-1, -1, -1), swap=False):
         (self.layout.commit_offset, self.layout.commit_size, self.layout.data_offset,
          self.layout.data_size, self.layout.page_bytes, self.layout.flags_offset,
          self.layout.pid_offset) = layout
         self.layout.earliest, self.layout.latest = times
+        self.layout.swap = swap
         self.current_id, self.switch_kind, self.next_offset = current
         self.starts, self.words, self.large, self.cancelled = starts, words, large, 0
         if len(starts) != 1 << 16:
@@ -274,7 +292,7 @@ cdef class Pages:
                         if page.length < 2:
                             short += 1
                             continue
-                        kind = load16(page.record)
+                        kind = swapped16(page.record, self.layout.swap)
                         start = self.starts[kind]
                         if start < 0:
                             unknown += 1
@@ -301,7 +319,7 @@ cdef class Pages:
                         store64(out + used, time)
                         used += 8 + run_steps(
                             &steps[start + HEAD], page.record, page.length,
-                            NULL, 0, &beside, out + used + 8)
+                            NULL, 0, &beside, self.layout.swap, out + used + 8)
                     if found == DAMAGED or page.damaged:
                         with gil:
                             damaged.append(number)
@@ -354,7 +372,7 @@ cdef class Pages:
                     while next_record(&page) == RECORD:
                         if page.length < 2:
                             continue
-                        kind = load16(page.record)
+                        kind = swapped16(page.record, self.layout.swap)
                         start = self.starts[kind]
                         if start < 0 or page.length < self.words[start + NEED]:
                             continue
@@ -370,9 +388,11 @@ cdef class Pages:
                                 + self.words[start + LOCATED] * page.length)
                         if w.used + need > w.room and put_packet(&w, w.begin, w.last) < 0:
                             break
-                        pid = <int32_t>load32(page.record + self.layout.pid_offset)
+                        pid = <int32_t>swapped32(
+                            page.record + self.layout.pid_offset, self.layout.swap)
                         if kind == self.switch_kind:
-                            running = <int32_t>load32(page.record + self.next_offset)
+                            running = <int32_t>swapped32(
+                                page.record + self.next_offset, self.layout.swap)
                         else:
                             if self.current_id >= 0 and running != NOBODY and running != pid:
                                 # The kernel did not write the switch to this thread.
@@ -384,12 +404,12 @@ cdef class Pages:
                                 events += 1
                             running = pid
                         put_header(&w, self.words[start + ID], time)
-                        memcpy(w.out + w.used, page.record + self.layout.pid_offset, 4)
+                        store32(w.out + w.used, pid)
                         w.out[w.used + 4] = page.record[self.layout.flags_offset]
                         w.used += 5
                         w.used += run_steps(
                             &self.words[start + HEAD], page.record, page.length,
-                            aside, beside_size, &beside_at, w.out + w.used)
+                            aside, beside_size, &beside_at, self.layout.swap, w.out + w.used)
                         events += 1
                     if w.used >= PACKET and not w.error:
                         put_packet(&w, w.begin, w.last)

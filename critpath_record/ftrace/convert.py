@@ -45,7 +45,6 @@ from critpath_record.ftrace.formats import (
     PageLayout,
     check_entry_header,
     read_format,
-    read_page_layout,
 )
 from critpath_record.ftrace.hands import BEAT, find_missing_beats
 from critpath_record.ftrace.raw import LAYERS, MARKS, RawRecording, read_raw, read_stats
@@ -105,7 +104,7 @@ class _CpuScan:
     warnings: tuple[str, ...]
 
 
-def _read_events(directory: Path, first: int) -> _RecordedEvents:
+def _read_events(directory: Path, first: int, *, swap: bool) -> _RecordedEvents:
     """Read the format files; ids in the trace count from `first`."""
     files = sorted(p for p in directory.glob("*.*") if p.is_file())
     found = []
@@ -123,7 +122,7 @@ def _read_events(directory: Path, first: int) -> _RecordedEvents:
         if place not in (None, _common_offsets(form)):
             raise CritpathError(f"{file}: has other common fields than the others", "record again")
         forms[form.number], place = file, _common_offsets(form)
-        one = compile_event(group, form, number)
+        one = compile_event(group, form, number, swap=swap)
         found.append((group, one))
         by_name[f"{group}.{form.name}"] = form, one
     if not found:
@@ -170,7 +169,7 @@ class _Conversion:
         if raw.threads:
             groups = raw.cgroups or raw.cgroups_end
             dump = statedump_classes(0, groups, raw.sockets, raw.descriptors)
-        self.events = _read_events(raw.directory / "formats", len(dump) + 1)
+        self.events = _read_events(raw.directory / "formats", len(dump) + 1, swap=raw.big_endian)
         self.dump = dump
         current = CtfEventClass(
             "critpath_current", len(dump), (declare_integer("tid", 4, signed=True),)
@@ -196,6 +195,7 @@ class _Conversion:
                 *compile_programs(self.classes),
                 large=len(self.classes) > COMPACT_IDS,
                 current=arguments,
+                swap=raw.big_endian,
             )
             # Of the pages of marks alone nobody can tell who should be current.
             for arguments in (_current_arguments(current, self.events.switch), _NONE)
@@ -219,7 +219,9 @@ class _Conversion:
             epoch=raw.epoch,
             environment=environment,
         )
-        also = gathering_programs(self.events.fork, self.events.newtask, self.events.beat)
+        also = gathering_programs(
+            self.events.fork, self.events.newtask, self.events.beat, swap=raw.big_endian
+        )
         scanned = self._each(lambda cpu: self._scan(cpu, *also))
         end = raw.end or self._find_end(scanned)
         beside = resolve_forks([s.gathered for s in scanned], raw.threads, raw.threads_end)
@@ -466,7 +468,7 @@ def _read_layout(raw: RawRecording) -> PageLayout:
         )
     check_entry_header(raw.directory / "header_event")
     file = raw.directory / "header_page"
-    layout = read_page_layout(file)
+    layout = PageLayout.read(file)
     if layout.bytes != raw.page_bytes:
         raise CritpathError(
             f"{file}: describes pages of {layout.bytes} bytes, raw.json has {raw.page_bytes}",
@@ -660,14 +662,17 @@ def gathering_programs(
     fork: tuple[EventFormat, CtfEventClass] | None,
     newtask: tuple[EventFormat, CtfEventClass] | None,
     beat: tuple[EventFormat, CtfEventClass] | None = None,
+    *,
+    swap: bool = False,
 ) -> tuple[array[int], array[int]]:
     """Return the programs that gather forks, new tasks and beats; None: it was not recorded."""
     wanted = []
+    copy = Step.SWAP if swap else Step.COPY
 
     def gather(of: CtfEventClass, which: int, need: int, *words: tuple[int, int] | None) -> None:
         """Have words of a record, each at a place and so long, noted; a zero for None."""
         steps = [(Step.CONSTANT32, which, 0, 0)]
-        steps += [(Step.COPY, *at, 0) if at else (Step.CONSTANT32, 0, 0, 0) for at in words]
+        steps += [(copy, *at, at[1]) if at else (Step.CONSTANT32, 0, 0, 0) for at in words]
         wanted.append(CtfEventClass(of.name, which, (), of.number, need, tuple(steps)))
 
     if beat is not None:

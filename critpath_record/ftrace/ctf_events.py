@@ -42,6 +42,7 @@ class Step(IntEnum):
     CONSTANT32 = 8  # a
     BESIDE = 9  # b bytes at offset a of the record beside (`ConversionResult` fields of forks)
     NEXT_BESIDE = 10  # the next record beside, a bytes further
+    SWAP = 11  # b bytes from offset a, the bytes of each c of them in the other order
 
 
 # Words in front of a program: id in the trace, bytes a record must have, bytes of output
@@ -74,16 +75,21 @@ _NARROW: Final = {
 
 
 class _Compiler:
-    """Collects the declarations and steps of one event."""
+    """Collects the declarations and steps of one event; `swap`: of the other byte order."""
 
-    def __init__(self, group: str, event: str) -> None:
+    def __init__(self, group: str, event: str, *, swap: bool = False) -> None:
+        self.swap = swap
         self.name = lttng_name(group, event)
         self.group = group
         self.fields: list[str] = []
         self.steps: list[tuple[int, int, int, int]] = []
         self._renamed = RENAMED.get(self.name, {})
 
-    def copy(self, offset: int, size: int) -> None:
+    def copy(self, offset: int, size: int, element: int = 1) -> None:
+        """Copy numbers of `element` bytes each."""
+        if self.swap and element > 1:
+            self.steps.append((Step.SWAP, offset, size, element))
+            return
         if self.steps and self.steps[-1][0] == Step.COPY:
             _, begin, length, _ = self.steps[-1]
             if begin + length == offset:
@@ -109,7 +115,8 @@ class _Compiler:
                 size, signed = _NARROW.get(field.type, (size, signed))
             base = 16 if field.pointer else 10
             self.fields.append(declare_integer(name, size, signed=signed, base=base))
-            self.copy(field.offset, size)
+            # What is narrowed is at the end of what the machine wrote, where that is big-endian.
+            self.copy(field.offset + (field.size - size if self.swap else 0), size, size)
         if self.name == "sched_process_fork" and field.size == 4:
             self._add_fork(field.name)
 
@@ -149,6 +156,7 @@ class _Compiler:
             self.steps.append((Step.SEQUENCE_REST, field.offset, 0, 0))
 
     def _add_array(self, field: FormatField, name: str) -> None:
+        element = 1
         if field.type in _TEXT:
             self.fields.append(declare_characters(name, field.size))
         elif name in _ADDRESSES and field.size in {4, 16, SOCKADDR}:
@@ -164,12 +172,17 @@ class _Compiler:
             self.fields.append(
                 declare_integer(name, element, signed=signed, base=base, suffix=suffix)
             )
-        self.copy(field.offset, field.size)
+        self.copy(field.offset, field.size, element)
 
 
-def compile_event(group: str, form: EventFormat, number: int) -> CtfEventClass:
-    """Return the class of a group's event, by its id in the trace, and its records' program."""
-    compiler = _Compiler(group, form.name)
+def compile_event(
+    group: str, form: EventFormat, number: int, *, swap: bool = False
+) -> CtfEventClass:
+    """Return the class of a group's event, by its id in the trace, and its records' program.
+
+    `swap`: they are of a machine of the other byte order.
+    """
+    compiler = _Compiler(group, form.name, swap=swap)
     need = max((f.offset + f.size for f in form.common.values()), default=8)
     for field in form.fields:
         if group == "syscalls" and field.name in DROPPED:
@@ -186,7 +199,7 @@ def compile_event(group: str, form: EventFormat, number: int) -> CtfEventClass:
 def _output_size(step: tuple[int, int, int, int]) -> tuple[int, int]:
     """Return the bytes that a step writes, and 1 if its content comes on top."""
     kind, _, b, c = step
-    if kind in {Step.COPY, Step.BESIDE}:
+    if kind in {Step.COPY, Step.SWAP, Step.BESIDE}:
         return b, 0
     if kind in {Step.ADD32, Step.CONSTANT32}:
         return 4, 0

@@ -68,6 +68,29 @@ class PageLayout:
         """Size of a whole page."""
         return self.data_offset + self.data_size
 
+    @classmethod
+    def parse(cls, file: Path, text: str) -> PageLayout:
+        """Return what ``header_page`` says; raises CritpathError if it is of an unknown kind."""
+        lines = (x for x in text.splitlines() if x.lstrip().startswith("field:"))
+        fields = {f.name: f for f in (_field(file, x) for x in lines)}
+        if not {"timestamp", "commit", "data"} <= fields.keys():
+            raise _broken(file, "does not describe a page (timestamp, commit, data)")
+        time, commit, data = fields["timestamp"], fields["commit"], fields["data"]
+        if (
+            (time.offset, time.size) != (0, 8)
+            or commit.size not in {4, 8}
+            or commit.offset < 8
+            or data.offset < commit.offset + commit.size
+            or data.size < 16
+        ):
+            raise _broken(file, "describes pages of a kind that is not known")
+        return cls(commit.offset, commit.size, data.offset, data.size)
+
+    @classmethod
+    def read(cls, file: Path) -> PageLayout:
+        """Read ``header_page``; raises CritpathError if it is malformed or of an unknown kind."""
+        return cls.parse(file, _text(file))
+
 
 def _broken(file: Path, what: str) -> CritpathError:
     return CritpathError(
@@ -135,28 +158,6 @@ def parse_format(file: Path, text: str) -> EventFormat:
             raise _broken(file, f"has no {needed} of {size} bytes")
     own = tuple(f for f in fields if f.name not in common)
     return EventFormat(name, int(number), common, own)
-
-
-def read_page_layout(file: Path) -> PageLayout:
-    """Read ``header_page``; raises CritpathError if it is malformed or of an unknown kind."""
-    fields = {
-        f.name: f
-        for f in (
-            _field(file, x) for x in _text(file).splitlines() if x.lstrip().startswith("field:")
-        )
-    }
-    if not {"timestamp", "commit", "data"} <= fields.keys():
-        raise _broken(file, "does not describe a page (timestamp, commit, data)")
-    time, commit, data = fields["timestamp"], fields["commit"], fields["data"]
-    if (
-        (time.offset, time.size) != (0, 8)
-        or commit.size not in {4, 8}
-        or commit.offset < 8
-        or data.offset < commit.offset + commit.size
-        or data.size < 16
-    ):
-        raise _broken(file, "describes pages of a kind that is not known")
-    return PageLayout(commit.offset, commit.size, data.offset, data.size)
 
 
 def check_entry_header(file: Path) -> None:

@@ -10,6 +10,7 @@ ctypedef struct Layout:
     int64_t pid_offset
     uint64_t earliest
     uint64_t latest
+    int swap              # of a machine of the other byte order
 
 # ---------------------------------------------------------------------------- the records of a page
 #
@@ -46,6 +47,7 @@ ctypedef struct Page:
     int64_t at
     uint64_t time
     uint64_t latest       # no time is later
+    int swap
     const uint8_t* record
     int64_t length        # of the record, bytes
     int damaged
@@ -70,6 +72,22 @@ cdef inline uint64_t load64(const uint8_t* p) noexcept nogil:
     return v
 
 
+cdef inline uint16_t swapped16(const uint8_t* p, int swap) noexcept nogil:
+    cdef uint16_t v = load16(p)
+    return <uint16_t>(v >> 8 | v << 8) if swap else v
+
+
+cdef inline uint32_t swapped32(const uint8_t* p, int swap) noexcept nogil:
+    cdef uint32_t v = load32(p)
+    return v >> 24 | v >> 8 & 0xFF00 | v << 8 & 0xFF0000 | v << 24 if swap else v
+
+
+cdef inline uint64_t swapped64(const uint8_t* p, int swap) noexcept nogil:
+    if swap:
+        return <uint64_t>swapped32(p, 1) << 32 | swapped32(p + 4, 1)
+    return load64(p)
+
+
 cdef inline void store32(uint8_t* p, uint32_t v) noexcept nogil:
     memcpy(p, &v, 4)
 
@@ -87,12 +105,14 @@ cdef void open_page(Page* page, const Layout* of, const uint8_t* p, int64_t ther
     if there < of.data_offset:
         page.damaged = 1
         return
-    page.time, page.latest = load64(p), of.latest
+    page.swap = of.swap
+    page.time, page.latest = swapped64(p, of.swap), of.latest
     if page.time < of.earliest or page.time > of.latest:
         page.damaged = 1
         return
     page.data = p + of.data_offset
-    commit = load32(p + of.commit_offset)
+    # The low half of a long.
+    commit = swapped32(p + of.commit_offset + (of.commit_size - 4 if of.swap else 0), of.swap)
     size = commit & SIZE_MASK
     if size > room:
         page.damaged = 1
@@ -101,9 +121,9 @@ cdef void open_page(Page* page, const Layout* of, const uint8_t* p, int64_t ther
         page.missed = -1
         # The number follows the data where there was room for it (an unsigned long).
         if commit & MISSED_STORED and size + of.commit_size <= min(room, there - of.data_offset):
-            count = load32(page.data + size)
+            count = swapped32(page.data + size, of.swap)
             if of.commit_size == 8:
-                count = load64(page.data + size)
+                count = swapped64(page.data + size, of.swap)
             if 0 < count < (1ull << 62):
                 page.missed = <int64_t>count
     if size > there - of.data_offset:
@@ -123,8 +143,10 @@ cdef inline int next_record(Page* page) noexcept nogil:
             return AT_END
         if left < 4:
             return DAMAGED
-        word = load32(page.data + page.at)
+        word = swapped32(page.data + page.at, page.swap)
         kind, delta = word & 31, word >> 5
+        if page.swap:  # bit-fields begin at the other end there
+            kind, delta = word >> 27, word & 0x7FFFFFF
         if 1 <= kind <= 28:
             length = 4 * <int64_t>kind
             if length > left - 4:
@@ -138,7 +160,7 @@ cdef inline int next_record(Page* page) noexcept nogil:
             return AT_END
         if left < 8:
             return DAMAGED
-        length = load32(page.data + page.at + 4)
+        length = swapped32(page.data + page.at + 4, page.swap)
         if kind == TIME_EXTEND:
             page.time += (<uint64_t>length << 27) + delta
             page.at += 8

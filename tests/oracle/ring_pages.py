@@ -25,12 +25,13 @@ class Found:
 
 
 class Twin:
-    def __init__(self, layout, times, starts, words, *, large, current=(-1, -1, -1)):
+    def __init__(self, layout, times, starts, words, *, large, current=(-1, -1, -1), swap=False):
         self.commit_offset, self.commit_size, self.data_offset, self.data_size = layout[:4]
         self.page_bytes, self.flags_offset, self.pid_offset = layout[4:]
         self.earliest, self.latest = times
         self.starts, self.words, self.large = starts, words, large
         self.current, self.switch, self.next_pid = current
+        self.order = "big" if swap else "little"
 
     def pages(self, data):
         for number, at in enumerate(range(0, len(data), self.page_bytes)):
@@ -40,17 +41,18 @@ class Twin:
         """Return (time, data in use, missed, damaged)."""
         if len(page) < self.data_offset:
             return 0, b"", 0, True
-        (time,) = struct.unpack_from("<Q", page)
+        time = int.from_bytes(page[:8], self.order)
         if not self.earliest <= time <= self.latest:
             return 0, b"", 0, True
-        (commit,) = struct.unpack_from("<I", page, self.commit_offset)
+        word = page[self.commit_offset : self.commit_offset + self.commit_size]
+        commit = int.from_bytes(word, self.order) % (1 << 32)
         size, data = commit % (1 << 27), page[self.data_offset :]
         if size > self.data_size:
             return 0, b"", 0, True
         missed = -1 if commit >> 31 else 0
         behind = data[size : size + self.commit_size]
         if missed and commit >> 30 & 1 and len(behind) == self.commit_size:
-            count = int.from_bytes(behind, "little")
+            count = int.from_bytes(behind, self.order)
             missed = count if 0 < count < 1 << 62 else -1
         return time, data[:size], missed, len(data) < size
 
@@ -65,12 +67,14 @@ class Twin:
             if len(head) < 4:
                 damage.append(1)
                 return
-            word = int.from_bytes(head, "little")
+            word = int.from_bytes(head, self.order)
             kind, delta = word % 32, word // 32
+            if self.order == "big":
+                kind, delta = word >> 27, word % (1 << 27)
             if kind == 29 and delta == 0:
                 return
             following = data[at + 4 : at + 8]
-            extra = int.from_bytes(following, "little")
+            extra = int.from_bytes(following, self.order)
             if not 1 <= kind <= 28 and len(following) < 4:
                 damage.append(1)
                 return
@@ -103,7 +107,7 @@ class Twin:
         """Return where the record's program starts, None or -1 if it has none or is short."""
         if len(record) < 2:
             return -1
-        start = starts[int.from_bytes(record[:2], "little")]
+        start = starts[int.from_bytes(record[:2], self.order)]
         if start < 0:
             return None
         return start if len(record) >= words[start + 1] else -1
@@ -129,7 +133,7 @@ class Twin:
                 also = self.chosen(record, starts, words)
                 if also is not None and also >= 0:
                     gathered.append(struct.pack("<Q", found.last))
-                    gathered.append(steps(words[also + HEAD :], record, None))
+                    gathered.append(steps(words[also + HEAD :], record, None, self.order))
             if damage:
                 found.damaged.append(number)
         found.gathered = b"".join(gathered)
@@ -137,9 +141,9 @@ class Twin:
 
     def follow(self, on_cpu, record):
         """Return whether a switch to a record's thread is missing, and who has the cpu then."""
-        if int.from_bytes(record[:2], "little") == self.switch:
-            return False, signed(record, self.next_pid)
-        writer = signed(record, self.pid_offset)
+        if int.from_bytes(record[:2], self.order) == self.switch:
+            return False, signed(record, self.next_pid, self.order)
+        writer = signed(record, self.pid_offset, self.order)
         return self.current >= 0 and on_cpu not in {NO_THREAD, writer}, writer
 
     def write(self, data, header, cpu, span, losses, beside):
@@ -168,12 +172,13 @@ class Twin:
                 need = CURRENT + EVENT + self.words[start + 2] + self.words[start + 3] * len(record)
                 if stream.used + need > room:
                     stream.packet()
-                context = record[self.pid_offset :][:4] + record[self.flags_offset :][:1]
+                writer = signed(record, self.pid_offset, self.order)
+                context = struct.pack("<i", writer) + record[self.flags_offset :][:1]
                 unexpected, on_cpu = self.follow(on_cpu, record)
                 if unexpected:
                     stream.event(self.current, time, context + struct.pack("<i", on_cpu))
                     events += 1
-                payload = steps(self.words[start + HEAD :], record, source)
+                payload = steps(self.words[start + HEAD :], record, source, self.order)
                 stream.event(self.words[start], time, context + payload)
                 events += 1
             if stream.used >= PACKET:
@@ -230,17 +235,22 @@ class Stream:
         self.packet(time, time)
 
 
-def signed(record, at):
-    return int.from_bytes(record[at : at + 4], "little", signed=True)
+def signed(record, at, order):
+    return int.from_bytes(record[at : at + 4], order, signed=True)
 
 
-def located(record, a, base):
-    word = int.from_bytes(record[a : a + 4], "little")
+def turned(content, each):
+    """Return numbers of so many bytes each with their bytes in the other order."""
+    return b"".join(content[at : at + each][::-1] for at in range(0, len(content), each))
+
+
+def located(record, a, base, order):
+    word = int.from_bytes(record[a : a + 4], order)
     begin = word % (1 << 16) + base
     return record[begin : begin + (word >> 16)]
 
 
-def steps(words, record, source):
+def steps(words, record, source, order):
     out = bytearray()
     for at in range(0, len(words), WIDTH):
         kind, a, b, c = words[at : at + WIDTH]
@@ -248,16 +258,19 @@ def steps(words, record, source):
             break
         if kind == Step.COPY:
             out += record[a : a + b]
+        elif kind == Step.SWAP:
+            out += turned(record[a : a + b], c)
         elif kind == Step.ADD32:
-            value = int.from_bytes(record[a : a + 4], "little") + b
+            value = int.from_bytes(record[a : a + 4], order) + b
             out += struct.pack("<I", value % (1 << 32))
         elif kind == Step.TEXT_AT:
-            out += located(record, a, b).partition(b"\0")[0] + b"\0"
+            out += located(record, a, b, order).partition(b"\0")[0] + b"\0"
         elif kind == Step.CHARS_AT:
-            out += located(record, a, b).partition(b"\0")[0][: c - 1].ljust(c, b"\0")
+            out += located(record, a, b, order).partition(b"\0")[0][: c - 1].ljust(c, b"\0")
         elif kind == Step.SEQUENCE_AT:
-            content = located(record, a, b)
+            content = located(record, a, b, order)
             content = content[: len(content) // c * c]
+            content = turned(content, c) if order == "big" else content
             out += struct.pack("<I", len(content) // c) + content
         elif kind == Step.TEXT_REST:
             text = record[a:].partition(b"\0")[0]

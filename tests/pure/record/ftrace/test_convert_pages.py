@@ -38,6 +38,8 @@ EVERY = CtfEventClass(
         (Step.BESIDE, 0, 8, 0),
         (Step.BESIDE, 8, 8, 0),
         (Step.NEXT_BESIDE, 16, 0, 0),
+        (Step.SWAP, 8, 16, 8),
+        (Step.SWAP, 8, 6, 2),
     ),
 )
 SMALL = CtfEventClass("small", 30, (), 9, 8, steps=())
@@ -63,6 +65,15 @@ def entry(record, delta):
     if len(padded) <= 112 and padded:
         return struct.pack("<I", len(padded) // 4 | delta << 5) + padded
     return struct.pack("<II", delta << 5, len(padded) + 4) + padded
+
+
+def turned(entries):
+    """Return a page of a big-endian machine, with these records and times between them."""
+    data = b"".join(
+        struct.pack(">I", len(record) // 4 << 27 | delta) + record[1::-1] + record[2:]
+        for record, delta in entries
+    )
+    return struct.pack(">QQ", BEGIN, len(data)) + data.ljust(DATA, b"\0")[:DATA]
 
 
 def extend(kind, value):
@@ -114,19 +125,29 @@ PAGE = (
     | pages_of(WILD, TIME | st.integers(0, (1 << 64) - 1), st.none())
     | pages_of(WILD, TIME, st.integers(0, (1 << 27) - 1) | st.integers(0, DATA))
 )
+BIG = st.builds(
+    turned,
+    st.lists(
+        st.tuples(
+            records().map(lambda r: r.ljust(-(-max(len(r), 4) // 4) * 4, b"\0")[:112]),
+            st.integers(0, (1 << 27) - 1),
+        ),
+        max_size=3,
+    ),
+)
 
 
 LAYOUT = (8, 8, 16, DATA, 16 + DATA, 2, 4)
 UNASKED = (-1, -1, -1)
 # EVERY as the switch, with next_pid where its third integer is.
 CURRENT = (5, 7, 12)
-OUTPUT = 59  # of EVERY where nothing is located
+OUTPUT = 81  # of EVERY where nothing is located
 
 
-def compare(twin_class, data, large, current=UNASKED):
+def compare(twin_class, data, large, current=UNASKED, *, swap=False):
     starts, words = compile_programs([EVERY, SMALL, EXTENDED])
-    ours = Pages(LAYOUT, TIMES, starts, words, large=large, current=current)
-    twin = twin_class(LAYOUT, TIMES, starts, words, large=large, current=current)
+    ours = Pages(LAYOUT, TIMES, starts, words, large=large, current=current, swap=swap)
+    twin = twin_class(LAYOUT, TIMES, starts, words, large=large, current=current, swap=swap)
     also = compile_programs([GATHERED])
     *counts, missed, damaged, gathered = ours.scan(data, *also)
     found = twin.scan(data, *also)
@@ -140,22 +161,25 @@ def compare(twin_class, data, large, current=UNASKED):
 
 @settings(deadline=None)
 @given(
-    pages=st.lists(PAGE, max_size=5),
+    pages=st.lists(PAGE, max_size=5) | st.lists(BIG, max_size=5),
     cut=st.integers(0, 300),
     large=st.booleans(),
+    swap=st.booleans(),
     losses=st.dictionaries(st.integers(0, 6), st.integers(1, 1 << 40), max_size=3),
     beside=st.binary(max_size=70),
     current=st.sampled_from([CURRENT, UNASKED]),
 )
-@example(pages=[], cut=0, large=False, losses={}, beside=b"", current=CURRENT)
-@example(pages=[page(b"")], cut=0, large=False, losses={1: 5}, beside=b"", current=CURRENT)
+@example(pages=[], cut=0, large=False, swap=False, losses={}, beside=b"", current=CURRENT)
+@example(
+    pages=[page(b"")], cut=0, large=False, swap=True, losses={1: 5}, beside=b"", current=CURRENT
+)
 def test_made_pages_become_the_twins_bytes(
-    twin_class, tmp_path_factory, pages, cut, large, losses, beside, current
+    twin_class, tmp_path_factory, pages, cut, large, swap, losses, beside, current
 ):
     data = b"".join(pages)
     data = data[: max(0, len(data) - cut)] if cut < 256 else data
     places = array("q", [n for pair in sorted(losses.items()) for n in pair])
-    ours, twin, found = compare(twin_class, data, large, current)
+    ours, twin, found = compare(twin_class, data, large, current, swap=swap)
     target = tmp_path_factory.mktemp("pages") / "out"
     with target.open("wb") as stream:
         count = ours.write(
