@@ -100,6 +100,7 @@ STARTS: Final = (
         "compare_checkouts.py",
         "--before {critpath} --after {critpath} --only detect-simulated --cache {made}",
     ),
+    Start("foreign/faults.py", "--kinds sleep --runs 2", "kernel cc trace-cmd perf"),
     Start("hosts/bridge.py", "{made} --executions 4 --connections 2", "kernel nginx cc"),
     Start("hosts/clocks.py", "--worlds 1 --seeds 1"),
     Start(

@@ -873,8 +873,16 @@ cdef class Requests:
         return NULL if peer == NULL or peer.gaps != self.gaps else &peer.state
 
     cdef void name_ports(self, Endpoint* e, Event* v) noexcept nogil:
-        if not e.known and v.local and v.remote:
-            e.local, e.remote, e.known = v.local, v.remote, 1
+        cdef int8_t before = e.serves
+        if e.known or not v.local or not v.remote:
+            return
+        e.local, e.remote, e.known = v.local, v.remote, 1
+        if before >= 0 and not e.opening and e.family != UNIX:
+            # Decided by what moved first, of a connection in whose middle recording began.
+            self.find_role(e, RECEIVE if before == 1 else SEND)
+            if e.serves != before:
+                self.unlist(e)
+                self.begin_anew(e)
 
     cdef void find_role(self, Endpoint* e, int what) noexcept nogil:
         """Decide who serves, as far as it is known when something moves for the first time."""

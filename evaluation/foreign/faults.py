@@ -47,9 +47,10 @@ CRITPATH: Final = (sys.executable, "-P", "-m", "critpath")
 # given files in place of those that it cannot write.
 _ENABLED: Final = (
     *("unshare", "-m", "sh", "-c"),
-    "for file in /proc/sys/kernel/ftrace_enabled /sys/kernel/tracing/set_ftrace_* "
-    "/sys/kernel/tracing/set_graph_*; do "
-    'mount --bind "$0" $file; done; exec "$@"',
+    (
+        "for file in /proc/sys/kernel/ftrace_enabled /sys/kernel/tracing/set_ftrace_*; do "
+        'mount --bind "$0" $file; done; exec "$@"'
+    ),
 )
 _FIGURE: Final = re.compile(r"[\d,.]*\d")
 
@@ -110,8 +111,8 @@ def run(built: Bench, kind: str, *, faulty: bool, runs: int, seed: int) -> None:
                 group = stack.enter_context(Group(Limits(quota=(1_500, 5_000)), "faults"))
                 options |= {"cgroup": group.places[0], "home": built.home.places[0]}
         for number in range(runs):
-            words = [f"--{key}={value}" for key, value in {**options, "seed": seed + number}.items()]
-            words = [part for word in words for part in word.split("=", 1)]
+            given = {**options, "seed": seed + number}.items()
+            words = [word for key, value in given for word in (f"--{key}", str(value))]
             command = built.home.command([str(built.app), *words])
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 

@@ -382,6 +382,25 @@ def test_what_a_gap_touches_is_cut_and_neither_fast_nor_slow() -> None:
     assert sorted(row[2] - row[1] for row in rows) == [500, 500, 600, 700]
 
 
+def test_recording_may_begin_between_a_request_and_its_answer() -> None:
+    """The server is seen to send first, of a connection whose ports are known later."""
+    requests, _ = served()
+    requests.listen([5432], every=True)
+    rows: list[Any] = []
+    requests.keep_turns(rows)
+    of = Connection(0, 2, 5432, [7], [12])
+    answer = [(1_000 + n, *step) for n, step in enumerate(move(of, Kind.SOCKET_SEND, True, 12, 9))]
+    received = [
+        (2_000 + n, *step) for n, step in enumerate(move(of, Kind.SOCKET_RECEIVE, False, 7, 9))
+    ]
+    events = [*answer, *received]
+    for n in range(3):
+        events += exchange(of, 1_000_000 * (n + 1), 500 + n)
+    feed(requests, events, 1 << 40)
+    # When the first began is not known: its arrival was at what did not seem to serve.
+    assert [row[2] - row[1] for row in rows] == [501, 502]
+
+
 def test_what_lacks_events_is_cut_as_by_a_gap() -> None:
     requests, _ = served()
     of = Connection(0, 2, 5432, [7], [12])
