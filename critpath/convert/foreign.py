@@ -32,6 +32,7 @@ KINDS: Final[Mapping[str, str]] = {
 }
 _HEAD: Final = 1 << 16  # bytes of a file that tell what it is
 _MANY: Final = 64 << 20  # bytes of a directory that are removed at once: no more is left behind
+_PACKETS: Final = 8  # that are looked at
 _PACKET: Final = 0x0A  # TracePacket: field 1 of Trace, with a length
 _GZIP: Final = b"\x1f\x8b"
 _TRACE: Final = "trace"
@@ -90,31 +91,49 @@ def _identify(stream: IO[bytes]) -> str | None:
 
 
 def _is_perfetto(head: bytes) -> bool:
-    """Return whether bytes begin as packets do: each a field 1 with a length, and fields in it."""
-    at, packets = 0, 0
-    while packets < 4:
-        if at >= len(head):
-            return packets > 0 and at == len(head)
+    """Return whether bytes begin as packets do: each a field 1 with a length, of fields."""
+    at = packets = 0
+    while at < len(head) and packets < _PACKETS:
         if head[at] != _PACKET:
             return False
-        at += 1
-        size = shift = 0
-        while True:
-            if at >= len(head) or shift > 28:
-                return packets > 0 and at >= len(head)
-            byte = head[at]
-            size |= (byte & 0x7F) << shift
-            at, shift = at + 1, shift + 7
-            if byte < 0x80:
-                break
-        # A packet's first field has a number and one of four wire types.
-        if size and at < len(head) and (head[at] & 7 not in {0, 1, 2, 5} or head[at] < 8):
+        size, begin = _varint(head, at + 1)
+        if begin >= len(head):
+            break
+        if not _holds_fields(head, begin, begin + size):
             return False
-        at += size
-        packets += 1
-        if at > len(head):
-            return packets > 1 or size < 1 << 26
+        at, packets = begin + size, packets + 1
+    return packets > 0
+
+
+def _holds_fields(head: bytes, at: int, end: int) -> bool:
+    """Return whether a message, as far as it is in `head`, has a field after the other."""
+    while at < min(end, len(head)):
+        tag, at = _varint(head, at)
+        if tag < 8 and at < len(head):
+            return False
+        if tag & 7 == 0:
+            at = _varint(head, at)[1]
+        elif tag & 7 == 2:
+            size, at = _varint(head, at)
+            at += size
+        elif tag & 7 in {1, 5}:
+            at += 8 if tag & 7 == 1 else 4
+        else:
+            return False
+        if at > end:
+            return False
     return True
+
+
+def _varint(head: bytes, at: int) -> tuple[int, int]:
+    """Return a number and where it ends; where the bytes do, as much as is there."""
+    value = shift = 0
+    while at < len(head) and shift < 64:
+        value |= (head[at] & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if head[at - 1] < 0x80:
+            break
+    return value, at
 
 
 @contextmanager
