@@ -89,6 +89,7 @@ cdef class PerfRecords:
     cdef int64_t id_at
     cdef uint32_t* threads        # the same: thread id, and process id
     cdef uint64_t thread_mask
+    cdef uint32_t last_tid
     cdef int64_t thread_count
     cdef readonly uint64_t latest    # time of any sample so far
     cdef uint64_t round_end
@@ -289,8 +290,9 @@ cdef class PerfRecords:
     cdef int note_thread(self, uint32_t tid, uint32_t pid) except -1 nogil:
         """Keep the process that a thread was first seen in."""
         cdef uint64_t place
-        if tid == 0 or tid > 0x7FFFFFFF or pid == 0 or pid > 0x7FFFFFFF:
+        if tid == self.last_tid or tid == 0 or tid > 0x7FFFFFFF or pid == 0 or pid > 0x7FFFFFFF:
             return 0
+        self.last_tid = tid
         place = place_of(tid, self.thread_mask)
         while self.threads[2 * place]:
             if self.threads[2 * place] == tid:

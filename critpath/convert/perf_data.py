@@ -24,7 +24,8 @@ ORDERS: Final = {b"PERFILE2": "<", b"2ELIFREP": ">"}  # how a file begins, and i
 _PIPE_HEAD: Final = 16  # bytes of the header of what went through a pipe
 _HEAD: Final = 104
 _BITS: Final = 256  # of features, of which each has a section
-_BLOCK: Final = 4 << 20  # bytes that are read at once
+_BLOCK: Final = 1 << 20  # bytes that are read at once
+_LONGEST_RECORD: Final = 1 << 16
 _LARGEST_SECTION: Final = 256 << 20  # bytes: descriptions of all events of a kernel are 4 MB
 _MOST_ATTRIBUTES: Final = 1 << 16
 _MOST_IDS: Final = 1 << 22
@@ -134,34 +135,42 @@ class _EndOfRecord(NamedTuple):
     cpu: int = _ANY
 
 
-@dataclass
 class _Blocks:
-    """Bytes that are read a block at a time, of which records are taken."""
+    """Bytes that are read a block at a time, of which records are taken.
 
-    read: Callable[[int], bytes]
-    data: bytes = b""
-    at: int = 0
-    gone: int = 0  # bytes before `data`
+    Attributes
+    ----------
+    data : memoryview
+        What is there; `at` is where it goes on.
+    gone : int
+        Bytes before `data`.
+    """
 
-    def fill(self, least: int = 1) -> bool:
-        """Read on; return whether `least` bytes more than before `at` are there."""
-        parts, there = [self.data[self.at :]], len(self.data) - self.at
+    def __init__(self, read: Callable[[memoryview], int], gone: int = 0) -> None:
+        self._read, self.gone, self.at = read, gone, 0
+        self._buffer = memoryview(bytearray(_BLOCK + _LONGEST_RECORD))
+        self.data = self._buffer[:0]
+
+    def fill(self) -> bool:
+        """Keep what is left, less than a record, and read on; return whether there was more."""
+        left = len(self.data) - self.at
         self.gone += self.at
-        want = there + least
-        while there < want and (part := self.read(max(_BLOCK, want - there))):
-            parts.append(part)
-            there += len(part)
-        self.data, self.at = b"".join(parts), 0
-        return there >= want
+        self._buffer[:left] = self.data[self.at :]
+        count = self._read(self._buffer[left:])
+        self.data, self.at = self._buffer[: left + count], 0
+        return count > 0
 
     def take(self, size: int) -> bytes:
         """Return so many bytes and go behind them; fewer at the end."""
-        there = len(self.data) - self.at
-        if there < size:
-            self.fill(size - there)
-        found = self.data[self.at : self.at + size]
-        self.at += len(found)
-        return found
+        parts = []
+        while size > 0:
+            part = bytes(self.data[self.at : self.at + size])
+            parts.append(part)
+            self.at += len(part)
+            size -= len(part)
+            if size and not self.fill():
+                break
+        return b"".join(parts)
 
     def skip(self, size: int) -> None:
         """Go so many bytes further."""
@@ -212,12 +221,12 @@ class _Reading:
         (size,) = self._unpack("Q", head, 8)
         if size == _PIPE_HEAD:
             self.stream.seek(_PIPE_HEAD)
-            self._go_through(_Blocks(self.stream.read, gone=_PIPE_HEAD))
+            self._go_through(_Blocks(self._read_into, _PIPE_HEAD))
         else:
             self._go_through(self._read_header(head))
         self._finish()
 
-    def _unpack(self, form: str, data: bytes, at: int = 0) -> tuple[int, ...]:
+    def _unpack(self, form: str, data: bytes | memoryview, at: int = 0) -> tuple[int, ...]:
         try:
             return struct.unpack_from(self.order + form, data, at)
         except struct.error:
@@ -254,13 +263,16 @@ class _Reading:
         self.stream.seek(data)
         left = min(data_size, total - data)
 
-        def read(most: int) -> bytes:
+        def read(to: memoryview) -> int:
             nonlocal left
-            found = self.stream.read(min(most, left))
-            left -= len(found)
-            return found
+            count = self._read_into(to[:left])
+            left -= count
+            return count
 
-        return _Blocks(read, gone=data)
+        return _Blocks(read, data)
+
+    def _read_into(self, to: memoryview) -> int:
+        return self.stream.readinto(to) or 0  # type: ignore[attr-defined, no-any-return]
 
     def _read_section(self, offset: int, size: int) -> bytes:
         if size > _LARGEST_SECTION or offset > _LATEST:
@@ -384,7 +396,7 @@ class _Reading:
                 self._set_up()
                 continue
             _, misc, size = self._unpack("IHH", blocks.data, blocks.at)
-            record = blocks.data[blocks.at + _RECORD : blocks.at + size]
+            record = bytes(blocks.data[blocks.at + _RECORD : blocks.at + size])
             blocks.at += size
             if kind in {Kind.COMPRESSED, Kind.COMPRESSED2}:
                 self._go_through_compressed(blocks, kind, record)
@@ -521,14 +533,15 @@ class _Reading:
         opened = CompressedInputStream(PythonFile(packed, mode="r"), "zstd")
         size = 0
 
-        def read(_: int) -> bytes:
+        def read(to: memoryview) -> int:
             nonlocal size
             # Little at once: of what is damaged the last of these is missing.
             found: bytes = opened.read(1 << 12)
             size += len(found)
             if size > _MOST_EXPANDED * packed.size + _BLOCK:
                 raise self.writer.broken("is compressed as no trace is")
-            return found
+            to[: len(found)] = found
+            return len(found)
 
         try:
             self._go_through(_Blocks(read), rounds=False)
@@ -561,7 +574,7 @@ class _Reading:
                     self._set_up()
                     continue
                 _, misc, size = self._unpack("IHH", blocks.data, blocks.at)
-                record = blocks.data[blocks.at + _RECORD : blocks.at + size]
+                record = bytes(blocks.data[blocks.at + _RECORD : blocks.at + size])
                 blocks.at += size
                 if kind in {Kind.COMPRESSED, Kind.COMPRESSED2}:
                     break

@@ -47,7 +47,14 @@ from critpath_record.ftrace.formats import (
     read_format,
 )
 from critpath_record.ftrace.hands import BEAT, find_missing_beats
-from critpath_record.ftrace.raw import LAYERS, MARKS, RawRecording, read_raw, read_stats
+from critpath_record.ftrace.raw import (
+    LAYERS,
+    MARKER_EVENT,
+    MARKS,
+    RawRecording,
+    read_raw,
+    read_stats,
+)
 from critpath_record.ftrace.received import FILE as LABELS
 from critpath_record.ftrace.received import read_labels
 
@@ -426,6 +433,8 @@ def find_layers(raw: Path) -> list[str]:
 
 def count_marks(raw: Path) -> tuple[int, int]:
     """Return how many marks of executions, and of tasks, the pages hold; -1 if that takes long."""
+    if not (raw / "formats" / MARKER_EVENT.replace("/", ".")).exists():
+        return 0, 0
     files = [*raw.glob("cpu*"), *(raw / MARKS).glob("cpu*")]
     if sum(map(_size, files)) > _MOST_LOOKED_THROUGH:
         return -1, -1
