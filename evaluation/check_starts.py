@@ -101,6 +101,7 @@ STARTS: Final = (
         "--before {critpath} --after {critpath} --only detect-simulated --cache {made}",
     ),
     Start("foreign/faults.py", "--kinds sleep --runs 2", "kernel cc trace-cmd perf"),
+    Start("foreign/perf_speed.py", "--events 40000 --largest 0 --rounds 1", "perf", (0, 1)),
     Start("hosts/bridge.py", "{made} --executions 4 --connections 2", "kernel nginx cc"),
     Start("hosts/clocks.py", "--worlds 1 --seeds 1"),
     Start(

@@ -24,7 +24,7 @@ import numpy as np
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1] / "tests"))
 
-from oracle.perf_write import PerfFile, switch, waking
+from oracle.perf_write import PerfFile, switch, waking  # noqa: E402 - a writer of the tests
 
 WANTED, MEMORY = 5.0, 512  # times, MiB
 CPUS, ROUND = 8, 4000  # records of a cpu in a round

@@ -90,7 +90,7 @@ def write_events(file: PerfFile, events: list[tuple[int, int, str, int]]) -> lis
     seed=st.integers(0, 1 << 32),
     form=st.sampled_from(FORMS),
     read_format=st.integers(0, 31),
-    order=st.sampled_from("<"),
+    order=st.sampled_from("<>"),
     piped=st.booleans(),
     beside=st.booleans(),
     callchain=st.integers(0, 5),
@@ -316,7 +316,7 @@ def test_changed_files_are_read_or_refused(tmp_path: Path) -> None:
     """No other error, and none is read as if nothing were missing that the truth has."""
     draw = drawing(20261130)
     files = []
-    for number, order in enumerate("<<<"):
+    for number, order in enumerate("<<>"):
         file = PerfFile(order=order, cpus=2, beside=number == 1)
         file.index()
         file.comm(70, 70, "server")
