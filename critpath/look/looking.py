@@ -36,8 +36,9 @@ from critpath.model import (
     ReplayedRecording,
     State,
 )
-from critpath.read import KERNEL_EVENTS, SOCKET_EVENTS, Recording, Source
+from critpath.read import KERNEL_EVENTS, Recording, Source
 from critpath.schema.kinds import WAITS
+from critpath.schema.ways import PACKETS, way_of_requests
 from critpath.text.look import NO_SWITCHES
 from critpath.text.notes import word_all
 from critpath.timeline import RecordingOpener, replay_recording
@@ -207,8 +208,7 @@ def _suggest(recording: Recording, events: Events) -> list[str]:
         found = [choose(recording, None, events.without_rows).text]
     except UnspecifiedError as error:
         found = list(error.suggested)
-    sockets = {name for wanted in SOCKET_EVENTS for name in wanted.names}
-    if not sockets.isdisjoint(recording.event_names):
+    if way_of_requests(recording.event_names, *PACKETS):
         found.append("requests")
     if Kind.EXEC in kinds:
         found.append("process")
