@@ -421,10 +421,10 @@ class _Conversion:
         packets.finish()
         written = self.pages.close()
         begun, ended = self._overruns.get(1, {}), self._overruns.get(2, {})
-        for cpu, (records, first, last, late, too_long, lost, _) in [*written.items()]:
+        for cpu, (*_, lost, _) in written.items():
             counted = ended.get(cpu, 0) - begun.get(cpu, 0)
             if counted > 0 and counted >= lost:
-                written[cpu] = records, first, last, late, too_long, counted, 0
+                writer.count(cpu, {"overrun": counted})
         if not any(records for records, *_ in written.values()):
             raise UnreadableError(
                 f"{writer.file}: has no events of the kernel" + self._other_kernels(),
