@@ -66,7 +66,7 @@ class Waits:
         over = heads[self._open[heads] & ~joined[first]]
         self._close(over, self._since[over], self._end[over], self._place[over], self._left[over])
         ends = waits.copy()
-        ends[:-1] &= ~joined[1:]
+        ends[:-1] &= ~joined[1:] | first[1:]
         begins = waits & ~joined
         begins |= joined & first
         at, to = np.flatnonzero(begins), np.flatnonzero(ends)

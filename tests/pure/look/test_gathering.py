@@ -162,3 +162,14 @@ def test_a_wait_that_was_cut_is_one():
         assert (sums.waits.count[mine], sums.waits.preempted[mine]) == (1, 1)
         assert (sums.waits.length[mine], sums.waits.begin[mine]) == (20, 10)
         assert (sums.turns[mine], sums.migrations[mine]) == (2, 0)
+
+
+def test_waits_of_several_threads_go_on_in_a_later_block():
+    """Threads 1, 2 and 3 wait all along, while others come and go and blocks are cut."""
+    rows = [(0, 0, Kind.WAKEUP_NEW, (tid,)) for tid in (1, 2, 3)]
+    rows += [(tid, 0, Kind.SWITCH, (0 if tid == 4 else tid - 1, 0, tid)) for tid in range(4, 9)]
+    rows += [(9, 0, Kind.SWITCH, (8, 1, 1)), (19, 0, Kind.SWITCH, (1, 1, 2))]
+    rows += [(29, 0, Kind.SWITCH, (2, 1, 3)), (39, 0, Kind.SWITCH, (3, 1, 0))]
+    sums, _, workers, _ = gather(build(rows), (1,) * 20, lambda: True)
+    waited = dict(zip(workers.tid.tolist(), sums.waits.length.tolist(), strict=True))
+    assert [waited[tid] for tid in (1, 2, 3)] == [9, 19, 29]
