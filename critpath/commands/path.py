@@ -38,8 +38,8 @@ from critpath.report.exports import FORMATS, PATHS, WINDOW
 from critpath.units import format_ns, format_share, plural, safe_text
 
 if TYPE_CHECKING:
+    from critpath.executions import ListedRow
     from critpath.model import PathSet
-    from critpath.requests import ListedRow
 
 SETTINGS = (*READING, *CODING)
 _SOME_IDS = 5
@@ -219,9 +219,10 @@ def _top(arguments: argparse.Namespace, settings: Settings, paths: PathSet, form
 
 
 def print_listed(rows: Sequence[ListedRow], noun: str) -> None:
-    """Show what ``requests:?`` and ``slices:?`` ask for."""
-    what, remark = ("marker", "most are of") if noun == "slices" else ("service", "confidence")
-    head = (what, noun, "incomplete", "median", "99 %", "threads", remark)
+    """Show what ``requests:?``, ``slices:?`` and ``slice:?`` ask for."""
+    what = {"requests": "service", "slices": "marker"}.get(noun, "name")
+    remark = "confidence" if noun == "requests" else "most are of"
+    head = (what, noun.rsplit(maxsplit=1)[-1], "incomplete", "median", "99 %", "threads", remark)
     table = [head] + [
         (
             safe_text(row.name),

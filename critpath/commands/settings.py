@@ -386,8 +386,8 @@ _TABLE: Final[dict[str, tuple[Setting, ...]]] = {
         Setting("execution", as_text, None, "what an execution is: process | thread | marker | "
             "events:BEGIN,END[,key=FIELD][,label=FIELD] | windows:FILE.csv | "
             "requests[:port=N,comm=NAME,...] of servers, which requests:? lists | "
-            "slices:MARKER[,comm=NAME][,min=DURATION][,root] of threads (default: what the "
-            "recording says)", "SPEC"),
+            "slices:MARKER[,comm=NAME][,min=DURATION][,root] of threads | slice:NAME that the "
+            "program names, and slice:? lists (default: what the recording says)", "SPEC"),
         Setting("doubtful", one_of("leave", "include"), "leave", "where it is doubtful what a "
             "request asked of others: leave (its path stays on the thread that answered it) or "
             "include (as is likeliest)", "WHAT"),

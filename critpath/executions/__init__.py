@@ -5,6 +5,7 @@ from critpath.doors import hand_on
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from critpath.executions.find import Choice, choose, find_executions
+    from critpath.executions.listed import ListAskedError, ListedRow
     from critpath.executions.marker import MARKER_EVENTS
     from critpath.executions.membership import ProcessPlaces
     from critpath.executions.prefilter import Prefilter

@@ -12,6 +12,7 @@ from critpath.errors import UnspecifiedError, UsageError
 from critpath.executions.events import find_by_events
 from critpath.executions.fields import SYNTAX
 from critpath.executions.marker import MARKER_EVENTS, find_markers
+from critpath.executions.named_slices import find_named_slices
 from critpath.executions.process import (
     find_command_runs,
     find_processes,
@@ -131,6 +132,7 @@ FINDERS: Final[dict[str, Callable[[Events, Specification, Sequence[str]], Execut
     "thread": lambda events, specification, _: find_threads(events, specification.where),
     "windows": lambda events, specification, _: find_windows(events, Path(specification.file)),
     "marker": lambda events, _, __: find_markers(events),
+    "slice": lambda events, specification, _: find_named_slices(events, specification),
 }
 
 

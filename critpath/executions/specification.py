@@ -37,6 +37,7 @@ KINDS: Final[dict[str, str]] = {
     "windows": "windows:FILE.csv",
     "requests": "requests[:port=N,comm=NAME,...]",
     "slices": "slices:MARKER[,comm=NAME][,min=DURATION][,root]",
+    "slice": "slice:NAME[,comm=NAME][,min=DURATION]",
 }
 
 
@@ -175,7 +176,7 @@ class Specification:
         For ``events``: what begins and what ends an execution.
     key, label : str
         For ``events``: the field that pairs a begin with its end, and the field with the
-        kind of execution; "" where not given.
+        kind of execution; "" where not given.  For ``slice``, the label is the slices' name.
     file : str
         For ``windows``: the CSV file.
     where : ThreadFilter
@@ -183,7 +184,7 @@ class Specification:
     requests : RequestFilter
         For ``requests``: which of them.
     slices : SliceFilter
-        For ``slices``: which of them.
+        For ``slices`` and ``slice``: which of them.
     label_open : bool
         For ``events``: neither a label nor ``-`` was given, so that a text field of the
         begin event may serve (`find.add_label`).
@@ -215,7 +216,7 @@ class Specification:
             One per event name, with the fields of its conditions, the key, the label and the
             contexts that identify the thread.
         """
-        if self.kind == "marker":
+        if self.kind in {"marker", "slice"}:
             return MARKER_WANTED
         if self.kind == "slices":
             return self.slices.get_requests()
@@ -259,7 +260,8 @@ def parse_specification(text: str) -> Specification:
     kind, colon, rest = text.strip().partition(":")
     if kind not in KINDS:
         near = difflib.get_close_matches(kind, KINDS, n=1)
-        forms = KINDS[near[0]] if near else " | ".join(KINDS.values())
+        shortest = " | ".join(form.partition("[")[0] for form in KINDS.values())
+        forms = KINDS[near[0]] if near else shortest
         raise UsageError(
             f"not an execution specification: {shorten(text) or '(nothing)'}", f"write {forms}"
         )
@@ -273,6 +275,8 @@ def parse_specification(text: str) -> Specification:
         return _parse_requests(rest, text, given=bool(colon))
     if kind == "slices":
         return _parse_slices(rest, text)
+    if kind == "slice":
+        return _parse_named_slice(rest, text)
     if colon:
         raise UsageError(f"'{kind}' takes nothing after it, not: {shorten(rest)}", f"write {kind}")
     return Specification(kind, text=text)
@@ -440,6 +444,20 @@ def _parse_slices(rest: str, text: str) -> Specification:
     least = _parse_duration(values["min"]) if "min" in values else 0
     chosen = SliceFilter(marker, values.get("comm", ""), least, "root" in values)
     return Specification("slices", slices=chosen, text=text)
+
+
+def _parse_named_slice(rest: str, text: str) -> Specification:
+    """Parse what follows ``slice:``: the name that the program gives, then options."""
+    name, *options = split_outside_brackets(rest, ",")
+    name = unescape(name).strip()
+    if not name:
+        raise UsageError(
+            "slice: has no name", f"write {KINDS['slice']}, or slice:? for what there is"
+        )
+    values = _parse_options("slice", options, ("comm", "min"), KINDS["slice"], text)
+    least = _parse_duration(values["min"]) if "min" in values else 0
+    chosen = SliceFilter("", values.get("comm", ""), least)
+    return Specification("slice", slices=chosen, label=name, text=text)
 
 
 def name_marker_events(specification: Specification) -> list[str]:

@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from critpath.requests.asked import Asked
     from critpath.requests.crossings import find_receipts
     from critpath.requests.endpoints import UDP, EndpointColumn, resolve_endpoints
-    from critpath.requests.find import ListedRow
     from critpath.requests.services import sum_services
     from critpath.requests.slices import SliceSketches
     from critpath.requests.tiers import sum_tiers

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from critpath.errors import UnreadableError, UsageError
-from critpath.executions import select_within_runs
+from critpath.executions import ListAskedError, ListedRow, select_within_runs
 from critpath.model import (
     F64,
     I32,
@@ -734,46 +734,6 @@ def _name_connections(found: FoundTurns) -> dict[int, str]:
         names[at] = name if seen[name] == 1 else f"{name}~{seen[name]}"
     whose = connection[used].tolist()
     return {at: names[one] for at, one in zip(used.tolist(), whose, strict=True)}
-
-
-class ListAskedError(UsageError):
-    """What ``requests:?`` and ``slices:?`` ask for; ``critpath path`` shows it.
-
-    Elsewhere it is no execution.
-    """
-
-    def __init__(self, what: str, do: str, rows: Sequence[ListedRow], noun: str) -> None:
-        super().__init__(what, do)
-        self.rows, self.noun = rows, noun
-
-    def __reduce__(self) -> tuple[type[ListAskedError], tuple[object, ...]]:
-        """Go from one process to another."""
-        return ListAskedError, (self.what, self.do, self.rows, self.noun)
-
-
-@dataclass(frozen=True)
-class ListedRow:
-    """A service or a marker of slices: what ``requests:?`` and ``slices:?`` list.
-
-    Attributes
-    ----------
-    name : str
-    count, incomplete : int
-    median_ns, slow_ns : int
-        The middle one, and what 99 % do not exceed.
-    threads : int
-        Threads that answered, or have slices.
-    remark : str
-        Of requests how sure begins and ends are, of most of them; of slices whose most are.
-    """
-
-    name: str
-    count: int
-    incomplete: int
-    median_ns: int
-    slow_ns: int
-    threads: int
-    remark: str
 
 
 def list_services(found: FoundTurns) -> list[ListedRow]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import numpy as np
 
 from critpath.errors import UnreadableError
-from critpath.executions import Scheduling, select_within_runs
+from critpath.executions import ListAskedError, ListedRow, Scheduling, select_within_runs
 from critpath.model import (
     I64,
     Bool,
@@ -24,7 +24,7 @@ from critpath.model import (
 )
 from critpath.model.requests import MARKERS
 from critpath.requests.endpoints import EndpointColumn
-from critpath.requests.find import ListAskedError, ListedRow, leave_out_layers
+from critpath.requests.find import leave_out_layers
 from critpath.requests.implicit import Calls, ImplicitSlices
 from critpath.requests.implicit import find_slices as cut_slices
 from critpath.requests.stretches import Stretches, part_workers
