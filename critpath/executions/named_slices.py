@@ -10,12 +10,11 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Hashable
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from critpath.executions.events import build_executions
+from critpath.executions.events import Pairs, build_executions
 from critpath.executions.fields import Condition, EventPattern, find_occurrences, has_field
 from critpath.executions.listed import ListAskedError, ListedRow
 from critpath.executions.marker import MESSAGES
@@ -31,29 +30,12 @@ _MARK: Final = re.compile(
 _DIGITS: Final = re.compile(r"\d+")
 
 
-@dataclass(frozen=True)
-class _Slices:
-    """Slices with both ends, in order of their begins.
+class _Slices(NamedTuple):
+    """Slices, in order of their begins, which are positions among the marks."""
 
-    Attributes
-    ----------
-    begin, end : int64 [n]
-        Positions among the marks.
-    names : tuple of str
-    open : Counter
-        By name, those without an end.
-    unbegun : int
-        Ends without a begin.
-    unknown : int
-        Marks whose thread is not known.
-    """
-
-    begin: I64
-    end: I64
+    pairs: Pairs
     names: tuple[str, ...]
-    open: Counter[str]
-    unbegun: int
-    unknown: int
+    open: Counter[str]  # by name, those without an end
 
 
 def find_named_slices(events: Events, specification: Specification) -> Executions:
@@ -74,7 +56,7 @@ def find_named_slices(events: Events, specification: Specification) -> Execution
     if name == EVERY_MARKER:
         raise _list_names(events, rows, owners, found)
     chosen = np.array([name in {one, _family(one)} for one in found.names], np.bool_)
-    begin, end = found.begin[chosen], found.end[chosen]
+    begin, end = found.pairs.begin[chosen], found.pairs.end[chosen]
     left_open = sum(count for one, count in found.open.items() if name in {one, _family(one)})
     outer = _find_outer(begin, end, owners)
     notes = []
@@ -82,10 +64,12 @@ def find_named_slices(events: Events, specification: Specification) -> Execution
         notes.append(f"{plural(inner, 'slice')} within one of the same name: a part of it")
     if left_open:
         notes.append(f"{plural(left_open, 'begin')} without an end in the recording")
-    if found.unbegun:
-        notes.append(f"{plural(found.unbegun, 'end')} of slices without a begin in the recording")
-    if found.unknown:
-        notes.append(f"{plural(found.unknown, 'mark')} left out: without a known thread")
+    if found.pairs.unbegun:
+        notes.append(
+            f"{plural(found.pairs.unbegun, 'end')} of slices without a begin in the recording"
+        )
+    if found.pairs.unknown:
+        notes.append(f"{plural(found.pairs.unknown, 'mark')} left out: without a known thread")
     if not len(begin):
         notes.append(f"no slice of the recording is called so: slice:{EVERY_MARKER} lists them")
     begin, end = begin[outer], end[outer]
@@ -171,7 +155,8 @@ def _pair(marks: list[tuple[str, str, str]], owners: Owners) -> _Slices:
     pairs.sort()
     columns = np.array([pair[:2] for pair in pairs], np.int64).reshape(-1, 2)
     names = tuple(name for *_, name in pairs)
-    return _Slices(columns[:, 0], columns[:, 1], names, left_open, unbegun, unknown)
+    paired = Pairs(columns[:, 0], columns[:, 1], 0, sum(left_open.values()), unbegun, unknown)
+    return _Slices(paired, names, left_open)
 
 
 def _find_outer(begin: I64, end: I64, owners: Owners) -> I64:
@@ -200,7 +185,7 @@ def _list_names(events: Events, rows: I64, owners: Owners, found: _Slices) -> Li
     scheduling = Scheduling(events)
     listed = []
     for name, mine in sorted(by_name.items(), key=lambda one: (-len(one[1]), one[0])):
-        first, last = found.begin[mine], found.end[mine]
+        first, last = found.pairs.begin[mine], found.pairs.end[mine]
         lasting = events.timestamp[rows[last]] - events.timestamp[rows[first]]
         threads = Counter(zip(owners.host[last].tolist(), owners.tid[last].tolist(), strict=True))
         (host, tid), most = threads.most_common(1)[0]

@@ -621,7 +621,8 @@ READERS: Final = {
         *("model/vectors.py:show_family", "model/vectors.py:identifiers"),
     ),
     "what programs say: messages, markers, command lines, their own names": (
-        *("executions/marker.py", "executions/process.py", "requests/turns.py"),
+        *("executions/marker.py", "executions/named_slices.py", "executions/process.py"),
+        "requests/turns.py",
         *("requests/statements.py", "requests/tasks.py"),
         *("detect/alike.py", "graph/walking.py", "model/recording.py:"),
         "vectors/table.py:functions_of",
