@@ -1,4 +1,4 @@
-"""Take pictures of the main views of report and explorer: ``make screenshots`` runs this.
+"""Take pictures of the main views of report, explorer and window: ``make screenshots`` runs this.
 
 Light and dark, 1400 and 700 pixels wide, of two comparisons of the recordings in
 fixtures/lttng-guest, of requests (fixtures/requests, and over hosts fixtures/hosts) and of slices
@@ -33,6 +33,7 @@ IMAGES: Final = ROOT / "docs" / "images"
 BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome")
 SHOP: Final = ROOT / "fixtures" / "requests" / "shop.paths"
 HOSTS: Final = ROOT / "fixtures" / "hosts" / "select1-2-8.tar.xz"
+AROUND: Final = "7"  # a request that waited for a CPU, a lock and the disk
 EXECUTION: Final = "events:app:request_begin,app:request_end,key=id"
 # Python has the filter from 3.11.4 on; Debian 12 ships 3.11.2.
 DATA_ONLY: Final = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
@@ -63,7 +64,7 @@ class View:
     most : int
         Greatest height in pixels; what is longer is cut below.
     page : str
-        ``report`` or ``explore``.
+        ``report``, ``explore`` or ``view``.
     """
 
     name: str
@@ -99,6 +100,7 @@ VIEWS: Final = (
     View("step", "shop", ("#view-6", ".answer", "#view-4"), _linked(CARTS), page="explore"),
     View("slices", "normal", ("#view-5",), page="explore"),
     View("hosts", "hosts", ("#view-5",), page="explore"),
+    View("window", "sample-lock", (".top", "#rows", "#facts", ".leg2"), page="view"),
 )
 
 
@@ -122,7 +124,8 @@ def take(
                         file = place / f"{view.page}-{view.name}-{theme}-{width}.png"
                         file.write_bytes(small(picture(chromium, view)))
                         made.add(file)
-    for old in {*place.glob("report-*.png"), *place.glob("explore-*.png")} - made:
+    known = {page for kind in {view.page for view in VIEWS} for page in place.glob(f"{kind}-*.png")}
+    for old in known - made:
         old.unlink()
     total = sum(file.stat().st_size for file in made)
     sys.stderr.write(f"{len(made)} pictures, {total / 1000:.0f} kB in all\n")
@@ -141,6 +144,7 @@ def page(kind: str, sample: str, place: Path) -> None:
     words = {
         "report": ("compare", "normal", sample, "--execution", EXECUTION, "--html", target),
         "explore": ("explore", sample, "-o", target),
+        "view": ("view", sample, "--around", AROUND, "--execution", EXECUTION, "-o", target),
     }[kind]
     asked = {"normal": "slices:wake", "hosts": "requests:port=8080"}.get(sample)
     asked = ("--execution", asked) if kind == "explore" and asked else ()

@@ -82,6 +82,7 @@ STARTS: Final = (
     Start("benchmarks/scale_work.py", "{once}/trace process", "cc"),
     Start("benchmarks/signatures.py", "--rounds 1 --only operations --ways perf", "kernel cc"),
     Start("benchmarks/types_found.py", "1 1"),
+    Start("benchmarks/view_frames.py", "--intervals 2000 --threads 10 --frames 20", "chromium"),
     Start("case_studies/case_study_1.py", "--repetitions 1 --json {made}/1.json", "kernel cc"),
     Start(
         "case_studies/case_study_2.py",

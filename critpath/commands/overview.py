@@ -21,6 +21,7 @@ GROUPS: Final[dict[str, dict[str, str]]] = {
         "compare": "say what became slower from one set to another, where and why",
         "explore": "say what the slow ones have in common that the rest have not",
         "path": "show what a thread, or every execution, spent its time on",
+        "view": "show a window whole: threads, who woke whom, who had the CPUs",
         "top": "show requests as they come: rate, p50, p99 and where time goes",
     },
     "gate": {
@@ -67,6 +68,7 @@ HABITS: Final = {
     "bench": "ab",
     "trace": "record",
     "annotate": "path",
+    "timechart": "view",
     "attach": "record -a",
     "stat": "record --counts",
     "script": "path",

@@ -349,12 +349,17 @@ def _paths(arguments: argparse.Namespace, settings: Settings) -> PathSet:
 
 
 def _choose_paths(paths: PathSet, arguments: argparse.Namespace, settings: Settings) -> PathSet:
-    """Return the executions that are wanted, all of them by default."""
+    from critpath import graph  # noqa: PLC0415 - numpy and the stages
+
+    return graph.mark_own(choose_paths(paths, arguments), settings["own"], settings["not-own"])
+
+
+def choose_paths(paths: PathSet, arguments: argparse.Namespace) -> PathSet:
+    """Return the executions that ``arguments.id`` names, all of them by default."""
     from critpath import graph  # noqa: PLC0415 - numpy and the stages
 
     wanted = _resolve(arguments, paths.executions.id, graph.traces_of(paths))
-    chosen = graph.choose_executions(paths, wanted)
-    return graph.mark_own(chosen, settings["own"], settings["not-own"])
+    return graph.choose_executions(paths, wanted)
 
 
 def _resolve(arguments: argparse.Namespace, ids: Sequence[str], traces: Sequence[str]) -> list[str]:

@@ -31,10 +31,15 @@ def noun_of(document: ComparisonDocument, count: int = 2) -> str:
 
 def noun_of_set(one: SetEntry, count: int = 2) -> str:
     """Return what an execution of a set is called, in the plural unless there is one."""
-    noun = _NOUNS.get(kind_of(one.specification), "request")
+    noun = noun_of_kind(one.specification)
     if noun == "process" and any(one.commands):
         noun = "run"
     return noun if count == 1 else f"{noun}es" if noun.endswith("s") else f"{noun}s"
+
+
+def noun_of_kind(specification: str) -> str:
+    """Return what an execution is called by what it is."""
+    return _NOUNS.get(kind_of(specification), "request")
 
 
 def small_print(document: ComparisonDocument) -> list[str]:

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from critpath import clocks, requests
+from critpath.engines import Budget
 from critpath.errors import UnreadableError
 from critpath.executions import Prefilter, ProcessPlaces
 from critpath.model import (
+    Block,
     BlockStore,
     Events,
     Kind,
     PackedBlocks,
     ReplayedRecording,
+    Timelines,
 )
 from critpath.model.task_states import prev_states
 from critpath.read import KERNEL_EVENTS, OutOfOrder, Recording
@@ -30,16 +33,12 @@ from critpath.timeline.holders import find_holds
 from critpath.timeline.missing_switches import MissingSwitches, insert_switches
 from critpath.timeline.network import linked_packets, network_events
 from critpath.timeline.opening import RecordingOpener
-from critpath.timeline.replay import Replayer, replay
+from critpath.timeline.replay import Replayer
 from critpath.timeline.resources import PERIOD_TIMER, ResourceEvents
 
 if TYPE_CHECKING:
-    from critpath.engines import Budget
     from critpath.executions import Specification
-    from critpath.model import (
-        Loss,
-        Timelines,
-    )
+    from critpath.model import Loss
     from critpath.read import Source
     from critpath.timeline.missing_switches import Insertions
 
@@ -54,6 +53,7 @@ import numpy as np
 from critpath.errors import UsageError
 from critpath.model import I64, PackedBlock
 from critpath.model.packing import BufferPool, FetchedBlock, PackedTable
+from critpath.model.timelines import Columns
 from critpath.schema.notes import RecordingInMemory, Remark
 
 
@@ -338,15 +338,70 @@ def _iter_parents(events: Events) -> Iterator[tuple[tuple[int, int], tuple[int, 
         )
 
 
-def read_timelines(source: Path, reader: str = "auto") -> tuple[Events, Timelines]:
-    """Read the kernel's events of a recording, and what every thread did, into memory."""
+def read_timelines(
+    source: Path,
+    reader: str = "auto",
+    *,
+    begin: int | None = None,
+    end: int | None = None,
+    max_memory: int = 0,
+) -> tuple[Events, Timelines]:
+    """Read what is known of a recording, and what every thread of it did, into memory.
+
+    Parameters
+    ----------
+    begin, end : int or None
+        A window (ns): only rows that overlap it are there, each with the begin and end that it
+        has; those of other threads and processors are none.
+    max_memory : int
+        Bytes that the recording may take meanwhile; 0 for no limit.
+    """
     recording = Recording(source)
     opener = RecordingOpener(recording, KERNEL_EVENTS, reader)
-    if opener.several:
-        events = opener.tell_clocks(recording.add_manifest(opener.read()))
-    else:
-        events = recording.add_manifest(opener.read())
-    return events, replay(events, recording.addresses)
+    budget = Budget.within(max_memory)
+    with replay_recording(opener, recording, [], budget, recording.notes) as replayed:
+        return replayed.events, _take_window(replayed, begin, end)
+
+
+def _take_window(replayed: ReplayedRecording, begin: int | None, end: int | None) -> Timelines:
+    """Return the rows of all blocks that overlap a window, by their owners."""
+    limits = np.iinfo(np.int64)
+    low = limits.min if begin is None else begin
+    high = limits.max if end is None else end
+    owners = (len(replayed.workers), len(replayed.processors), len(replayed.processors))
+    tables: tuple[list[Columns], ...] = ([], [], [])
+    for place, cut in enumerate(replayed.blocks.cuts.tolist()):
+        if cut < low:
+            continue
+        block = replayed.blocks[place]
+        for rows, columns in zip(
+            tables, (block.intervals(), block.stolen(), block.ran()), strict=True
+        ):
+            start, begins, ends, *rest = columns
+            chosen = np.flatnonzero((ends > low) & (begins < high))
+            owner = np.repeat(np.arange(len(start) - 1), np.diff(start))[chosen]
+            rows.append((owner, *(column[chosen] for column in (begins, ends, *rest))))
+    names = [field.name for field in fields(Block) if field.name != "cut"]
+    joined = [c for n, rows in zip(owners, tables, strict=True) for c in _join_rows(rows, n)]
+    return Timelines(
+        workers=replayed.workers,
+        **dict(zip(names, joined, strict=True)),
+        processors=replayed.processors,
+        strings=tuple(replayed.events.strings),
+        losses=replayed.events.losses,
+        warnings=replayed.warnings,
+        packets=replayed.packets,
+        holds=replayed.holds,
+        receipts=replayed.receipts,
+    )
+
+
+def _join_rows(parts: Sequence[Columns], owners: int) -> Columns:
+    """Return where the rows of each owner start, and the columns of parts in order of time."""
+    owner, *columns = (np.concatenate(column) for column in zip(*parts, strict=True))
+    order = np.argsort(owner, kind="stable")
+    start = np.searchsorted(owner[order], np.arange(owners + 1))
+    return (start.astype(np.int64), *(column[order] for column in columns))
 
 
 # Blocks that do not fit in memory.

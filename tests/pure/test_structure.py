@@ -176,7 +176,7 @@ HERE: Final = PACKAGE  # where doors stand, also for a test that has a tree of i
 # Rooms of a stage with doors of their own.
 ROOMS: Final = {
     *(f"report.{room}" for room in ("ci", "document", "explore", "exports", "html", "text")),
-    f"{RECORDER}.ftrace",
+    *("report.view", f"{RECORDER}.ftrace"),
 }
 # A door hands on so many verbs, beside types and declared data; those that hand on more still do,
 # and the list may only shrink.

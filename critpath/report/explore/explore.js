@@ -1,20 +1,8 @@
 // Draws the views, and after every selection counts and judges chance anew: what critpath/explore/
 // does, in the same order. Without it the page has the answer, the conditions and the slowest
 // (views.py).
-document.documentElement.classList.add("js");
-const one = (selector, root = document) => root.querySelector(selector);
-const all = (selector, root = document) => [...root.querySelectorAll(selector)];
-const data = JSON.parse(one("#data").textContent);
 const words = data.words;
 
-// Columns: a type and bytes.
-const TYPES = {u1: Uint8Array, u2: Uint16Array, u4: Uint32Array, f8: Float64Array};
-const decode = ([kind, text]) => {
-  const letters = atob(text);
-  const bytes = new Uint8Array(letters.length);
-  for (let at = 0; at < bytes.length; at++) bytes[at] = letters.charCodeAt(at);
-  return new TYPES[kind](bytes.buffer);
-};
 const n = data.n;
 const label = decode(data.label);
 const recording = decode(data.recording);
@@ -1188,22 +1176,11 @@ const walk = (by) => {
 };
 
 // What one does: buttons, rectangles, keys.
-const isDark = () => {
-  const chosen = document.documentElement.dataset.theme;
-  return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-};
-const turnTheme = () => { document.documentElement.dataset.theme = isDark() ? "light" : "dark"; };
-const toast = (text) => {
-  const shown = make("div", {class: "toast", role: "status"}, text);
-  document.body.append(shown);
-  setTimeout(() => shown.remove(), 1600);
-};
 const copy = () => {
   const failed = () => getSelection().selectAllChildren(one("#cmd"));
   if (!navigator.clipboard) return failed();
   navigator.clipboard.writeText(command()).then(() => toast("Copied as command line"), failed);
 };
-one("#theme").addEventListener("click", turnTheme);
 for (const id of ["#copy", "#copy2"]) one(id).addEventListener("click", copy);
 one("#back").addEventListener("click", back);
 one("#nx").addEventListener("click", () => walk(1));

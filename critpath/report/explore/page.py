@@ -6,7 +6,6 @@ and counts anew after every selection.
 
 from __future__ import annotations
 
-import base64
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -45,7 +44,7 @@ from critpath.report.explore.views import (
 )
 from critpath.report.html.elements import WORDS as DOING
 from critpath.report.html.elements import legend_of, prose, text
-from critpath.report.html.page import assemble_page, read_asset, script_of
+from critpath.report.html.page import assemble_page, numbers, read_asset, script_of
 from critpath.text.exploring import (
     WORDS,
     condition_text,
@@ -117,7 +116,12 @@ def render_page(
     style = read_asset("critpath.report.html", "page.css") + read_asset(
         "critpath.report.explore", "explore.css"
     )
-    script = script_of([read_asset("critpath.report.explore", "explore.js")])
+    script = script_of(
+        [
+            read_asset("critpath.report.html", "base.js"),
+            read_asset("critpath.report.explore", "explore.js"),
+        ]
+    )
     return assemble_page(f"critpath explore: {_name(command)}", style, body, script, data)
 
 
@@ -513,17 +517,6 @@ def _value(value: Any) -> Any:
     if value and isinstance(value[0], float):
         return value[0]
     return [_value(one) for one in value]
-
-
-def numbers(values: Any) -> list[str]:
-    """Return a column: its type and its bytes."""
-    array = np.asarray(values, np.float64)
-    kind = "f8"
-    if len(array) and (array == np.floor(array)).all() and array.min() >= 0:
-        most = array.max()
-        kind = next((k for k, size in (("u1", 8), ("u2", 16), ("u4", 32)) if most < 2**size), "f8")
-    data = array.astype(f"<{kind}").tobytes()
-    return [kind, base64.b64encode(data).decode("ascii")]
 
 
 def _fact_data(fact: Fact, rows: I64, place: I64) -> dict[str, Any]:

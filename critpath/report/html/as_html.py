@@ -42,7 +42,7 @@ from critpath.text.answer import (
 from critpath.text.page import small_print
 
 STYLES: Final = ("page.css", "cards.css")
-SCRIPTS: Final = ("page.js", "flame.js")
+SCRIPTS: Final = ("base.js", "page.js", "flame.js")
 _CHIPS: Final = {
     "slower": "▲ SLOWER",
     "machine": "▲ SLOWER, BY THE MACHINE",

@@ -54,7 +54,7 @@ def render_check(document: CheckDocument) -> str:
         f"critpath known: {document.store}",
         style + rules,
         body,
-        script_of([read_asset("critpath.report.html", "page.js")]),
+        script_of(read_asset("critpath.report.html", name) for name in ("base.js", "page.js")),
         {"markdown": _markdown(document), "rows": []},
     )
 

@@ -1,34 +1,15 @@
 // Search, copy, theme and keys: everything else the page says without a script.
-document.documentElement.classList.add("js");
-const one = (selector, root = document) => root.querySelector(selector);
-const all = (selector, root = document) => [...root.querySelectorAll(selector)];
-const data = JSON.parse(one("#data").textContent);
-
-const isDark = () => {
-  const chosen = document.documentElement.dataset.theme;
-  return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-};
-const turnTheme = () => {
-  document.documentElement.dataset.theme = isDark() ? "light" : "dark";
-};
 const make = (name, text = "", kind = "") => {
   const element = document.createElement(name);
   element.textContent = text;
   element.className = kind;
   return element;
 };
-const say = (text) => {
-  const toast = make("div", text, "toast");
-  toast.setAttribute("role", "status");
-  document.body.append(toast);
-  setTimeout(() => toast.remove(), 1600);
-};
 const copySummary = () => {
   const failed = () => prompt("Copy:", data.markdown);
   if (!navigator.clipboard) return failed();
-  navigator.clipboard.writeText(data.markdown).then(() => say("Copied as Markdown"), failed);
+  navigator.clipboard.writeText(data.markdown).then(() => toast("Copied as Markdown"), failed);
 };
-one("#theme").addEventListener("click", turnTheme);
 one("#copy").addEventListener("click", copySummary);
 
 const units = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]];

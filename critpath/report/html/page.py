@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from importlib.resources import files
 from typing import Any, Final
 
+import numpy as np
+
 from critpath.report.html.elements import text
 
 _ALLOWED: Final = re.compile(r"script-src ('[^';]+'); style-src ('[^';]+');")
@@ -76,6 +78,17 @@ def script_of(sources: Iterable[str]) -> str:
 def read_asset(package: str, name: str) -> str:
     """Return a style or a script of ours."""
     return files(package).joinpath(name).read_text(encoding="utf-8")
+
+
+def numbers(values: Any) -> list[str]:
+    """Return a column: its type and its bytes."""
+    array = np.asarray(values, np.float64)
+    kind = "f8"
+    if len(array) and (array == np.floor(array)).all() and array.min() >= 0:
+        most = array.max()
+        kind = next((k for k, size in (("u1", 8), ("u2", 16), ("u4", 32)) if most < 2**size), "f8")
+    data = array.astype(f"<{kind}").tobytes()
+    return [kind, base64.b64encode(data).decode("ascii")]
 
 
 def _json(data: dict[str, Any]) -> str:

@@ -34,7 +34,7 @@ def render_trend_page(document: TrendDocument) -> str:
         "critpath trend",
         style + rules,
         body,
-        script_of([read_asset("critpath.report.html", "page.js")]),
+        script_of(read_asset("critpath.report.html", name) for name in ("base.js", "page.js")),
         {"markdown": "\n".join([f"**{first}**", "", *(f"- {o}" for o in others)]), "rows": []},
     )
 

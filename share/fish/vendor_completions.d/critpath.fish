@@ -50,8 +50,8 @@ function _shtab_critpath_using
   test "$_shtab_critpath_cmdpath" = "$argv"
 end
 
-set -g _shtab_critpath_commands record compare explore path top ab bisect calibrate trend baseline 'baseline save' 'baseline show' 'baseline update' convert export query requests report doctor dump mark demo incidents metrics clocks signature known 'known add' 'known search' 'known watch' 'known list' 'known show' 'known check' 'known groups' 'known remove' 'known relabel' completion
-set -g _shtab_critpath_opts_with_value --after --again --aligner --alpha --alphabet --assign --at-most --bad --best --buffer-size --build --by --calibrate --classifier --clock-method --cluster-method --clusters --comm --config --container --controller --depth --doubtful --dumps --duration --engine --events --every --execution --executions --explore --fail-on --fault --floor --for --format --from --gate --given --good --hosts --html --id --incidents --interleave --interval --jobs --json --junit --keep --kernel-functions --known --known-level --label --labels-from --learn --least --level --link --markdown --marks-from --max-blocks --max-memory --memory --method --minimum-executions --msa --normal --not-own --note --of --outlier-k --outlier-level --output --overhead --overhead-of --own --permutations --prepare --profile --quota --reader --reason --recorder --reference-host --remote-command --rule --runs --scope --seed --session-spread --sessions --since --slot --sort --splits --stacks --statistic --t1 --t2 --tail --then --tid --time --timeout --to --top --trace --trace-format --trace-url --until --usual --warmup --webhook --weights --what --when --window --y-reference -k -n -o
+set -g _shtab_critpath_commands record compare explore path view top ab bisect calibrate trend baseline 'baseline save' 'baseline show' 'baseline update' convert export query requests report doctor dump mark demo incidents metrics clocks signature known 'known add' 'known search' 'known watch' 'known list' 'known show' 'known check' 'known groups' 'known remove' 'known relabel' completion
+set -g _shtab_critpath_opts_with_value --after --again --aligner --alpha --alphabet --around --assign --at-most --bad --best --buffer-size --build --by --calibrate --classifier --clock-method --cluster-method --clusters --comm --config --container --controller --depth --doubtful --dumps --duration --engine --events --every --execution --executions --explore --fail-on --fault --floor --for --format --from --gate --given --good --hosts --html --id --incidents --interleave --interval --jobs --json --junit --keep --kernel-functions --known --known-level --label --labels-from --learn --least --level --link --markdown --marks-from --max-blocks --max-memory --memory --method --minimum-executions --msa --normal --not-own --note --of --outlier-k --outlier-level --output --overhead --overhead-of --own --permutations --prepare --profile --quota --reader --reason --recorder --reference-host --remote-command --rule --runs --scope --seed --session-spread --sessions --since --slot --sort --splits --stacks --statistic --t1 --t2 --tail --then --tid --time --timeout --to --top --trace --trace-format --trace-url --until --usual --warmup --webhook --weights --what --when --window --y-reference -k -n -o
 
 complete -c critpath -e
 complete -c critpath -f
@@ -230,6 +230,29 @@ complete -c critpath -n '_shtab_critpath_using path' -l show-config -d 'print ev
 complete -c critpath -n '_shtab_critpath_using path' -l debug -d 'show tracebacks'
 complete -c critpath -n '_shtab_critpath_using path' -l quiet -l no-quiet -d 'no warnings, no progress, no hints on stderr'
 complete -c critpath -n '_shtab_critpath_using path; and test $_shtab_critpath_npos -eq 0' -ka "(__fish_complete_path (commandline -ct))" -d 'a recording or CTF trace'
+complete -c critpath -n '_shtab_critpath_using; and test $_shtab_critpath_npos -eq 0' -a view -d 'Show a window whole: threads, who woke whom, who had the CPUs.'
+complete -c critpath -n '_shtab_critpath_using view' -s h -l help -d 'show this help message and exit'
+complete -c critpath -n '_shtab_critpath_using view' -l around -x -d 'the execution or request that reports name so, or those of the trace with this id: its window and a tenth more, its critical path lit'
+complete -c critpath -n '_shtab_critpath_using view' -l from -x -d 'begin of the window, in ns of the trace'"'"'s clock (default: the recording'"'"'s)'
+complete -c critpath -n '_shtab_critpath_using view' -l to -x -d 'end of the window, likewise'
+complete -c critpath -n '_shtab_critpath_using view' -l tid -x -d 'light this thread'"'"'s critical path through the window'
+complete -c critpath -n '_shtab_critpath_using view' -s o -l output -xka "(__fish_complete_path (commandline -ct))" -d 'the page (default: view.html; - for stdout)'
+complete -c critpath -n '_shtab_critpath_using view' -l execution -x -d 'what an execution is: process | thread | marker | events:BEGIN,END[,key=FIELD][,label=FIELD] | windows:FILE.csv | requests[:port=N,comm=NAME,...] of servers, which requests:? lists | slices:MARKER[,comm=NAME][,min=DURATION][,root] of threads (default: what the recording says)'
+complete -c critpath -n '_shtab_critpath_using view' -l doubtful -x -d 'where it is doubtful what a request asked of others: leave (its path stays on the thread that answered it) or include (as is likeliest) (default: leave)'
+complete -c critpath -n '_shtab_critpath_using view' -l assign -x -d 'what decides who of several open requests asked, where no certain rule does: queues (order, and what requests usually ask), or for comparison one thing alone: gap (transitions, as PInfer), delays, or thread (who was received last) (default: queues)'
+complete -c critpath -n '_shtab_critpath_using view' -l learn -xka "(__fish_complete_path (commandline -ct))" -d 'a recording of the same servers, best with one request after the other, from which it is learned what requests ask: for short ones in which all are concurrent'
+complete -c critpath -n '_shtab_critpath_using view' -l reader -x -d 'how traces are read: auto, native or babeltrace2 (default: auto)'
+complete -c critpath -n '_shtab_critpath_using view' -l hosts-together -d 'recordings in one directory are of several hosts at one time'
+complete -c critpath -n '_shtab_critpath_using view' -l hosts-apart -d 'recordings in one directory are repetitions, whatever their machines'
+complete -c critpath -n '_shtab_critpath_using view' -l hosts-auto -d 'decided by what the recordings say of their machines, times and connections (the default)'
+complete -c critpath -n '_shtab_critpath_using view' -l interrupts -l no-interrupts -d 'show interrupt work that stole the cpu as IRQ and SOFTIRQ, not as running'
+complete -c critpath -n '_shtab_critpath_using view' -l max-memory -x -d 'most memory for reading recordings, such as 512M: a temporary file has the rest; 0: no limit (default: 0)'
+complete -c critpath -n '_shtab_critpath_using view' -l help-all -d 'show all options'
+complete -c critpath -n '_shtab_critpath_using view' -l config -xka "(__fish_complete_path (commandline -ct))" -d 'settings from this file'
+complete -c critpath -n '_shtab_critpath_using view' -l show-config -d 'print every setting'"'"'s value and origin, and do nothing'
+complete -c critpath -n '_shtab_critpath_using view' -l debug -d 'show tracebacks'
+complete -c critpath -n '_shtab_critpath_using view' -l quiet -l no-quiet -d 'no warnings, no progress, no hints on stderr'
+complete -c critpath -n '_shtab_critpath_using view; and test $_shtab_critpath_npos -eq 0' -ka "(__fish_complete_path (commandline -ct))" -d 'a recording, a set of hosts'"'"' or a CTF trace'
 complete -c critpath -n '_shtab_critpath_using; and test $_shtab_critpath_npos -eq 0' -a top -d 'Show requests as they come: rate, p50, p99 and where time goes.'
 complete -c critpath -n '_shtab_critpath_using top' -s h -l help -d 'show this help message and exit'
 complete -c critpath -n '_shtab_critpath_using top' -l window -x -d 'seconds that rates and percentiles are of (10)'
