@@ -151,9 +151,10 @@ def open_foreign(path: Path) -> Iterator[IO[bytes]]:
         raise UnreadableError(
             f"{path}: cannot be read: {error.strerror}", "make it readable for this user"
         ) from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise UnreadableError(f"{path}: no regular file", "name the file that the other tool wrote")
     with open(descriptor, "rb") as stream:  # noqa: PTH123 - a descriptor
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise UnreadableError(f"{path}: no regular file", "name a file or a directory")
         yield stream
 
 

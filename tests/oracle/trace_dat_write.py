@@ -1,0 +1,207 @@
+"""Writes trace.dat of both versions and byte orders, from trace-cmd.dat.v6(5) and .v7(5).
+
+Shares nothing with the reader. What it holds is given: formats, and the pages of each buffer.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+MAGIC = b"\x17\x08\x44tracing"
+DATE, CPUSTAT, BUFFER, CLOCK, UNAME, OFFSET = 1, 2, 3, 4, 5, 7
+VERSION, TIME_SHIFT, TSC2NSEC, BUFFER_TEXT, TGIDS = 9, 12, 14, 22, 23
+HEADER_PAGE = (
+    "\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;\n"
+    "\tfield: local_t commit;\toffset:8;\tsize:8;\tsigned:1;\n"
+    "\tfield: int overwrite;\toffset:8;\tsize:1;\tsigned:1;\n"
+    "\tfield: char data;\toffset:16;\tsize:4080;\tsigned:1;\n"
+)
+HEADER_EVENT = (
+    "# compressed entry header\n\ttype_len    :    5 bits\n\ttime_delta  :   27 bits\n"
+    "\tarray       :   32 bits\n\n\tpadding     : type == 29\n\ttime_extend : type == 30\n"
+    "\ttime_stamp : type == 31\n\tdata max type_len  == 28\n"
+)
+PAGE = 4096
+
+
+@dataclass
+class Buffer:
+    """The pages of a buffer: of the top (no name), or of an instance."""
+
+    cpus: Mapping[int, bytes]
+    name: str = ""
+    clock: str = "mono"
+
+
+@dataclass
+class TraceDat:
+    """What a file holds."""
+
+    formats: Mapping[str, Sequence[str]]  # by group, without that of ftrace
+    buffers: Sequence[Buffer]
+    ftrace: Sequence[str] = ()
+    options: Sequence[tuple[int, bytes]] = ()
+    header_page: str = HEADER_PAGE
+    header_event: str = HEADER_EVENT
+    big: bool = False
+    page: int = PAGE
+    tgids: str = ""
+    clock: str = "mono"
+    _out: bytearray = field(default_factory=bytearray)
+
+    def pack(self, kinds: str, *values: object) -> bytes:
+        """Pack numbers in the file's order."""
+        return struct.pack((">" if self.big else "<") + kinds, *values)
+
+    def sized(self, kind: str, text: str) -> bytes:
+        """Return a text after its size."""
+        content = text.encode()
+        return self.pack(kind, len(content)) + content
+
+    def head(self, version: str) -> bytes:
+        """Return what both versions begin with."""
+        return MAGIC + version.encode() + b"\0" + bytes([self.big, 8]) + self.pack("I", self.page)
+
+    def headers(self) -> bytes:
+        """Return what describes a page and a record."""
+        return b"".join(
+            (
+                *(b"header_page\0", self.sized("Q", self.header_page)),
+                *(b"header_event\0", self.sized("Q", self.header_event)),
+            )
+        )
+
+    def ftrace_formats(self) -> bytes:
+        """Return the formats of ftrace's own events."""
+        return self.pack("I", len(self.ftrace)) + b"".join(self.sized("Q", t) for t in self.ftrace)
+
+    def systems(self) -> bytes:
+        """Return the formats of all others."""
+        out = self.pack("I", len(self.formats))
+        for group, texts in self.formats.items():
+            out += group.encode() + b"\0" + self.pack("I", len(texts))
+            out += b"".join(self.sized("Q", text) for text in texts)
+        return out
+
+    def all_options(self) -> list[tuple[int, bytes]]:
+        """Return the options, with the clock's name as trace-cmd has it."""
+        known = "local global counter uptime perf mono mono_raw boot tai x86-tsc"
+        text = re.sub(rf"(?<![a-z_]){self.clock}(?![a-z_])", f"[{self.clock}]", known, count=1)
+        return [(CLOCK, text.encode() + b"\n\0"), *self.options]
+
+    def version_6(self) -> bytes:
+        """Return the file as version 6."""
+        cpus = 1 + max((cpu for of in self.buffers for cpu in of.cpus), default=0)
+        out = bytearray(self.head("6") + self.headers() + self.ftrace_formats() + self.systems())
+        out += self.sized("I", "ffffffff81000000 T _stext\n") + self.sized("I", "")
+        out += self.sized("Q", "1 init\n") + self.pack("I", cpus) + b"options  \0"
+        for number, content in self.all_options():
+            out += self.pack("HI", number, len(content)) + content
+        holes = []
+        for of in self.buffers[1:]:
+            name = of.name.encode() + b"\0"
+            out += self.pack("HI", BUFFER, 8 + len(name))
+            holes.append(len(out))
+            out += bytes(8) + name
+        out += self.pack("H", 0)
+        for number, of in enumerate(self.buffers):
+            if number:
+                struct.pack_into(">Q" if self.big else "<Q", out, holes[number - 1], len(out))
+            out += b"flyrecord\0"
+            table, data = b"", b""
+            begin = -(-(len(out) + 16 * cpus) // self.page) * self.page
+            for cpu in range(cpus):
+                pages = of.cpus.get(cpu, b"")
+                table += self.pack("QQ", begin + len(data), len(pages))
+                data += pages
+            out += table
+            out += bytes(begin - len(out)) + data
+        return bytes(out)
+
+    def version_7(self, compress: str = "none", chunk: int = 3) -> bytes:
+        """Return the file as version 7, compressed pages in chunks of so many."""
+        pack: Callable[[bytes], bytes] = COMPRESS[compress]
+        out = bytearray(self.head("7") + compress.encode() + b"\0" + b"1.0\0")
+        hole = len(out)
+        out += bytes(8)
+        options = self.all_options()
+
+        def section(number: int, content: bytes, flag: int | None = None) -> int:
+            at = len(out)
+            squeezed = compress != "none" and flag is None
+            if squeezed:
+                small = pack(content)
+                content = self.pack("II", len(small), len(content)) + small
+            flags = squeezed if flag is None else flag
+            out.extend(self.pack("HHIQ", number, flags, 0, len(content)) + content)
+            return at
+
+        for number, content in (
+            (16, self.headers()),
+            (17, self.ftrace_formats()),
+            (18, self.systems()),
+            *([(TGIDS, self.sized("Q", self.tgids))] if self.tgids else []),
+        ):
+            options.append((number, self.pack("Q", section(number, content))))
+        for of in self.buffers:
+            at = section(3, b"", int(compress != "none"))
+            rows = b""
+            for cpu, pages in sorted(of.cpus.items()):
+                if compress == "none":
+                    out.extend(bytes(-len(out) % self.page))
+                begin = len(out)
+                if compress == "none":
+                    out.extend(pages)
+                elif pages:
+                    step = chunk * self.page
+                    pieces = [pages[n : n + step] for n in range(0, len(pages), step)]
+                    out.extend(self.pack("I", len(pieces)))
+                    for piece in pieces:
+                        small = pack(piece)
+                        out.extend(self.pack("II", len(small), len(piece)) + small)
+                rows += self.pack("IQQ", cpu, begin, len(out) - begin)
+            content = self.pack("Q", at) + of.name.encode() + b"\0" + of.clock.encode() + b"\0"
+            content += self.pack("II", self.page, len(of.cpus)) + rows
+            options.append((BUFFER, content))
+        # In two sections, of which one leads to the other.
+        half, following = len(options) // 2, 0
+        for part in (options[half:], options[:half]):
+            packed = b"".join(self.pack("HI", n, len(c)) + c for n, c in part)
+            done = self.pack("HIQ", 0, 8, following)
+            following = section(0, packed + done, 0)
+        struct.pack_into(">Q" if self.big else "<Q", out, hole, following)
+        return bytes(out)
+
+
+def _compress_zstd(content: bytes) -> bytes:
+    import pyarrow as pa  # noqa: PLC0415 - where it is asked for
+
+    return bytes(pa.Codec("zstd").compress(content, asbytes=True))
+
+
+COMPRESS: dict[str, Callable[[bytes], bytes]] = {
+    "none": bytes,
+    "zlib": zlib.compress,
+    "zstd": _compress_zstd,
+}
+
+
+def wrap_raw(raw: Path, **more: object) -> TraceDat:
+    """Return what a raw directory of the ftrace recorder holds as a trace.dat."""
+    groups: dict[str, list[str]] = {}
+    for file in sorted((raw / "formats").iterdir()):
+        groups.setdefault(file.name.partition(".")[0], []).append(file.read_text())
+    cpus = {int(file.name[3:]): file.read_bytes() for file in sorted(raw.glob("cpu[0-9]*"))}
+    return TraceDat(
+        formats={group: texts for group, texts in groups.items() if group != "ftrace"},
+        ftrace=groups.get("ftrace", []),
+        buffers=[Buffer(cpus)],
+        header_page=(raw / "header_page").read_text(),
+        header_event=(raw / "header_event").read_text(),
+        **more,
+    )
