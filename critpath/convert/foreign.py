@@ -15,7 +15,7 @@ from typing import IO, Final, NamedTuple, Protocol, cast
 
 from critpath import __version__
 from critpath.convert.ftrace_text import is_ftrace_text
-from critpath.convert.raw_writer import RawWriter
+from critpath.convert.raw_writer import DAMAGED, RawWriter
 from critpath.errors import CritpathError, UnreadableError
 from critpath.model import Manifest
 from critpath.model.recording import COMPLETE
@@ -184,23 +184,26 @@ def convert_foreign(
                 raw, trace = Path(place) / "raw", Path(place) / _TRACE
                 raw.mkdir(mode=0o700)
                 writer = RawWriter(path, raw)
-                reader = cast("Reader", import_module(f"critpath.convert.{KINDS[kind]}"))
-                reader.write_raw(stream, writer)
-                writer.finish()
                 try:
+                    reader = cast("Reader", import_module(f"critpath.convert.{KINDS[kind]}"))
+                    reader.write_raw(stream, writer)
+                    writer.finish()
                     made = convert_pages(raw, trace, lambda _: None)
                 except CritpathError as error:
                     if isinstance(error.__cause__, OSError):
                         raise error.__cause__ from None
-                    what = error.what.replace(f"{raw}/", "")
-                    raise UnreadableError(f"{path}: {what}", error.do) from None
+                    if type(error) is not CritpathError:
+                        raise
+                    # Of a raw directory of ours it would be a fault; here it is what the file says.
+                    what = error.what.replace(f"{raw}/", "").removeprefix(f"{path}: ")
+                    raise UnreadableError(f"{path}: {what}", DAMAGED) from None
                 trace.rename(directory / _TRACE)
             manifest = _describe(kind, writer, made)
             write_manifest(directory, manifest)
         except OSError as error:
             raise CritpathError(
                 f"{path} cannot be converted: {error.strerror or error}",
-                "make room there, or set TMPDIR to a directory with three times the file's size",
+                "make room, or set TMPDIR to a directory with three times the file's size free",
             ) from error
     return Converted(kind, made.recorded, monotonic() - began, manifest)
 

@@ -35,6 +35,7 @@ HEADER_EVENT: Final = """\
 MOST_CPUS: Final = 4096
 MOST_FORMATS: Final = 1 << 14
 MOST_THREADS: Final = 1 << 20
+DAMAGED: Final = "copy it again, or record again: it is damaged"
 _TIMES: Final = 1 << 62  # ns: sums of times must not overflow
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,100}")
 
@@ -84,9 +85,7 @@ class RawWriter:
 
     def broken(self, what: str) -> UnreadableError:
         """Return the error of a file that is damaged or cut off."""
-        return UnreadableError(
-            f"{self.file}: {safe_text(what)}", "copy it again, or record again: it is damaged"
-        )
+        return UnreadableError(f"{self.file}: {safe_text(what)}", DAMAGED)
 
     def warn(self, text: str) -> None:
         """Note what users should know, once."""
