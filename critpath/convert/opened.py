@@ -87,7 +87,7 @@ def _discard_own(place: Path, process: int) -> None:
         discard(place)
 
 
-OPENED: Final = OpenedFiles()
+OPENED: Final[OpenedFiles] = OpenedFiles()
 atexit.register(OPENED.close)
 
 

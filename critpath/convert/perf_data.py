@@ -272,7 +272,7 @@ class _Reading:
         return _Blocks(read, data)
 
     def _read_into(self, to: memoryview) -> int:
-        return self.stream.readinto(to) or 0  # type: ignore[attr-defined, no-any-return]
+        return self.stream.readinto(to) or 0  # type: ignore[attr-defined]
 
     def _read_section(self, offset: int, size: int) -> bytes:
         if size > _LARGEST_SECTION or offset > _LATEST:

@@ -98,8 +98,8 @@ class _Clocks:
     def take(self, fields: Fields, sequence: int) -> None:
         """Take a snapshot."""
         shown: dict[int, tuple[int, int, bool]] = {}
-        for clock in _messages(fields, 1):
-            of = _numbers(clock)
+        for message in _messages(fields, 1):
+            of = _numbers(message)
             unit = of.get(4, 1) or 1
             value = of.get(2, 0) * unit
             if value < _TIMES:

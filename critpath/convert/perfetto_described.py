@@ -72,7 +72,9 @@ class DescribedEvents:
         self._by_field[number] = self._kind(group, name, members)
 
     def _make_generic(self, fields: list[tuple[int, int | bytes]]) -> bytes | None:
-        name, members, values = _first_text(fields, 1), [], []
+        name = _first_text(fields, 1)
+        members: list[tuple[int | str, str, str]] = []
+        values: list[tuple[int | str, int | bytes]] = []
         for place, of in fields:
             if place != 2 or not isinstance(of, bytes):
                 continue

@@ -160,7 +160,7 @@ class _TraceFile:
         self.counters = {*_LOST, "read events", "entries"}
         self._instances: list[tuple[int, str]] = []  # version 6: where a buffer's table is
         self._sections: dict[int, int] = {}  # version 7
-        self._expand = _refuse
+        self._expand: Callable[[bytes, int], bytes] = _refuse
 
     # Version 6: one thing after the other
 

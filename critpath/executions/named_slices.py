@@ -20,7 +20,7 @@ from critpath.executions.listed import ListAskedError, ListedRow
 from critpath.executions.marker import MESSAGES
 from critpath.executions.scheduling import UNKNOWN, Owners, Scheduling, find_owners
 from critpath.executions.specification import EVERY_MARKER, Specification
-from critpath.model import I64, Events, Executions
+from critpath.model import I64, Bool, Events, Executions
 from critpath.units import plural
 
 _MARK: Final = re.compile(
@@ -159,7 +159,7 @@ def _pair(marks: list[tuple[str, str, str]], owners: Owners) -> _Slices:
     return _Slices(paired, names, left_open)
 
 
-def _find_outer(begin: I64, end: I64, owners: Owners) -> I64:
+def _find_outer(begin: I64, end: I64, owners: Owners) -> Bool:
     """Return which slices are in no other that began and ends in the same thread."""
     outer = np.ones(len(begin), np.bool_)
     last: dict[tuple[int, int], int] = {}
