@@ -215,16 +215,17 @@ packages-fuzz: python
 	@PYTHON="$(PYTHON)" sh .ci/packages fuzz
 
 # What builds; what runs; all that development needs.  `make demo` has only the first two, and
-# compiles while the second is fetched.
-$(VENV)/tools: pyproject.toml | packages
+# compiles while the second is fetched. A library's bytecode is made when it is first imported:
+# of most that never comes.
+$(VENV)/tools: pyproject.toml .ci/requirements | packages
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/pip install --quiet --group build
+	$(PYTHON) .ci/requirements --group build > $(VENV)/building
+	$(BIN)/pip install --quiet --no-compile --upgrade "pip>=25.1" --requirement $(VENV)/building
 	touch $@
 
 $(VENV)/libraries: $(VENV)/tools .ci/requirements
 	$(PYTHON) .ci/requirements > $(VENV)/requirements
-	$(BIN)/pip install --quiet --requirement $(VENV)/requirements
+	$(BIN)/pip install --quiet --no-compile --requirement $(VENV)/requirements
 	touch $@
 
 $(VENV)/ready: $(VENV)/libraries

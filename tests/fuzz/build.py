@@ -96,9 +96,9 @@ _SUFFIX: Final = ".abi3.so"
 
 def _made_by_cython(module: str) -> Path:
     name = module.rpartition("/")[2]
-    found = sorted(NATIVE.rglob(f"{name}.pyx.c"))
+    found = sorted(NATIVE.rglob(f"{name}.c"))
     if len(found) != 1:
-        raise FileNotFoundError(f"build/native has not one {name}.pyx.c: run make build first")
+        raise FileNotFoundError(f"build/native has not one {name}.c: run make build first")
     return found[0]
 
 
