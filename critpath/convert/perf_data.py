@@ -18,6 +18,7 @@ from critpath.convert._perf_data import PerfRecords
 from critpath.convert.raw_writer import MOST_CPUS, RawWriter
 from critpath.errors import UnreadableError
 from critpath.extras import require
+from critpath.schema.ways import RECORD_NEXT
 from critpath.units import plural
 
 ORDERS: Final = {b"PERFILE2": "<", b"2ELIFREP": ">"}  # how a file begins, and its byte order
@@ -34,10 +35,7 @@ _LATEST: Final = 1 << 62  # ns
 _TRACEPOINT: Final = 2  # perf_event_attr.type
 _ANY: Final = 0xFFFF_FFFF  # a thread or cpu that is none in particular
 
-HOW: Final = (
-    "record with: perf record -a -e 'sched:sched_switch,sched:sched_wak*,sched:sched_process_*,"
-    "irq:*,timer:hrtimer_expire_*,task:task_newtask' -k mono"
-)
+HOW: Final = f"record with: {RECORD_NEXT['perf.data']}"
 
 
 class Kind(IntEnum):
@@ -679,7 +677,7 @@ class _Reading:
         if self.alone:
             writer.warn(
                 "perf recorded some processes only, not the whole machine: who woke them, what ran"
-                f" instead, and when they ran again is missing; {HOW}"
+                " instead, and when they ran again is missing; perf record -a records all"
             )
 
 

@@ -195,6 +195,18 @@ class RepairedSwitches(Note, frozen=True):
     total: int
 
 
+# Kinds of events without which a path has holes.
+Unrecorded = Literal["wakes", "states", "interrupts", "exits"]
+
+
+class NotRecorded(Note, frozen=True):
+    """Events, or a field of them, were not recorded; by what tool they can be next time."""
+
+    level = "warning"
+    missing: tuple[Unrecorded, ...]
+    tool: str
+
+
 class RecordingInMemory(Note, frozen=True):
     """A recording could not be read piece by piece, and why."""
 

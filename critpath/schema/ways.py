@@ -40,3 +40,30 @@ def way_of_requests(events: Iterable[str], *packets: str, sockets: bool = True) 
     if lengths and (packed or not calls):
         return "lengths+packets" if packed else "lengths"
     return ("calls+packets" if packed else "calls") if calls else ""
+
+
+_FTRACE: Final = (
+    *("sched:sched_switch", "sched:sched_waking", "sched:sched_wakeup_new"),
+    *("sched:sched_process_fork", "sched:sched_process_exec", "sched:sched_process_exit"),
+    *("task:task_newtask", "irq:*", "timer:hrtimer_expire_*"),
+)
+# By the tool, as a manifest or a trace names it, what records all that a path needs.
+RECORD_NEXT: Final = {
+    "perf.data": f"perf record -a -k mono -e '{','.join(_FTRACE)}'",
+    "trace.dat": "trace-cmd record -C mono " + " ".join(f"-e '{name}'" for name in _FTRACE),
+    "ftrace's text": (
+        f"cd /sys/kernel/tracing; echo mono > trace_clock; echo '{' '.join(_FTRACE)}' > set_event"
+    ),
+    "Perfetto": "ftrace_events of the configuration: "
+    + ", ".join(f'"{name.replace(":", "/")}"' for name in _FTRACE),
+    "lttng": "lttng enable-event -k "
+    + ",".join(
+        (
+            *("sched_switch", "sched_waking", "sched_wakeup_new", "sched_process_fork"),
+            *("sched_process_exec", "sched_process_exit", "irq_handler_entry", "irq_handler_exit"),
+            *("irq_softirq_entry", "irq_softirq_exit", "irq_softirq_raise"),
+            *("timer_hrtimer_expire_entry", "timer_hrtimer_expire_exit"),
+        )
+    ),
+    "": "critpath record -- CMD",
+}

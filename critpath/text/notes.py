@@ -17,6 +17,7 @@ from critpath.model.recording import MOST_NAMED
 from critpath.schema import notes as n
 from critpath.schema.notes import Passed
 from critpath.schema.parameters.text import ANSWERS
+from critpath.schema.ways import RECORD_NEXT
 from critpath.text.phrases import listed, quoted
 from critpath.units import format_ns, format_pair, format_share, plural, safe_text
 
@@ -312,6 +313,19 @@ def _repaired_switches(note: n.RepairedSwitches, _: Words) -> str:
         f"({format_share(note.inserted / note.total)}): they were put in, and times just after a "
         "wake are estimates"
     )
+
+
+_UNRECORDED: Final[Mapping[n.Unrecorded, str]] = {
+    "wakes": "wakes (what ended a wait is not known)",
+    "states": "with switches the state of who left (who waited is not told from who had to leave)",
+    "interrupts": "interrupts (what they woke seems to be woken by the thread that they stopped)",
+    "exits": "exits (a thread ends with its last switch)",
+}
+
+
+def _not_recorded(note: n.NotRecorded, _: Words) -> str:
+    missing = listed([_UNRECORDED[one] for one in note.missing])
+    return f"not recorded: {missing}; next time: {RECORD_NEXT.get(note.tool, RECORD_NEXT[''])}"
 
 
 def _recording_in_memory(note: n.RecordingInMemory, _: Words) -> str:
@@ -1130,6 +1144,7 @@ _SENTENCES: Final[Mapping[type[n.Note], Callable[[Any, Words], str]]] = {
     n.WithoutEvents: _without_events,
     n.IncompleteExecutions: _incomplete_executions,
     n.RepairedSwitches: _repaired_switches,
+    n.NotRecorded: _not_recorded,
     n.RecordingInMemory: _recording_in_memory,
     n.ExecutionInMemory: _execution_in_memory,
     n.LossyExecutions: _lossy_executions,

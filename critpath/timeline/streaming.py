@@ -26,7 +26,7 @@ from critpath.model import (
 from critpath.model.task_states import prev_states
 from critpath.read import KERNEL_EVENTS, OutOfOrder, Recording
 from critpath.schema.environment import name_timers
-from critpath.schema.ways import SOCKETS
+from critpath.schema.ways import RECORD_NEXT, SOCKETS
 from critpath.timeline.after_gaps import NOTHING, Resumed, find_resumed
 from critpath.timeline.functions import FunctionEvents
 from critpath.timeline.holders import find_holds
@@ -54,7 +54,7 @@ from critpath.errors import UsageError
 from critpath.model import I64, PackedBlock
 from critpath.model.packing import BufferPool, FetchedBlock, PackedTable
 from critpath.model.timelines import Columns
-from critpath.schema.notes import RecordingInMemory, Remark
+from critpath.schema.notes import NotRecorded, RecordingInMemory, Remark, Unrecorded
 
 
 @contextmanager
@@ -75,7 +75,11 @@ def replay_recording(
         complete=lambda events: opener.tell_clocks(recording.add_manifest(events)),
     )
     with closing(replayed.blocks):
-        warnings = (*remarks, *replayed.events.warnings)
+        warnings = (
+            *remarks,
+            *find_not_recorded(recording, replayed.events),
+            *replayed.events.warnings,
+        )
         if budget.spills and opener.whole:
             warnings += (RecordingInMemory(str(recording), opener.whole),)
         places = ProcessPlaces(replayed.events, recording.groups)
@@ -485,3 +489,42 @@ class SpilledBlocks:
             f"the temporary file of --max-memory{where}: {error.strerror or error}",
             "set TMPDIR to a directory that has room (10 to 15 bytes an event)",
         )
+
+
+# -------------------------------------------------- what a trace lacks: nobody asked for it
+
+_WAKES: Final = {Kind.WAKING, Kind.WAKEUP}
+_INTERRUPTS: Final = {Kind.IRQ_ENTRY, Kind.SOFTIRQ_ENTRY, Kind.TIMER_ENTRY, Kind.VECTOR_ENTRY}
+# What traces call who wrote them, where no manifest does.
+_TRACERS: Final = {"perf": "perf.data", "lttng-modules": "lttng"}
+
+
+def find_not_recorded(recording: Recording, events: Events) -> tuple[NotRecorded, ...]:
+    """Return a note on what a recording has not, if anything; `events`: with all its classes."""
+    missing = tuple(_find_missing(events))
+    return (NotRecorded(missing, _find_tool(recording, events)),) if missing else ()
+
+
+def _find_missing(events: Events) -> Iterator[Unrecorded]:
+    kinds = {of.kind for of in events.classes}
+    if kinds.isdisjoint(_WAKES):
+        yield "wakes"
+    for of in events.classes:
+        if (
+            of.kind == Kind.SWITCH
+            and dict(zip(of.fields, of.types, strict=True)).get("prev_state", "absent") == "absent"
+        ):
+            yield "states"
+            break
+    if kinds.isdisjoint(_INTERRUPTS):
+        yield "interrupts"
+    if Kind.EXIT not in kinds:
+        yield "exits"
+
+
+def _find_tool(recording: Recording, events: Events) -> str:
+    name = str(recording.manifest.recorder.get("name", ""))
+    if name and name in RECORD_NEXT:
+        return name
+    tracers = (of.tracer_name or "" for of in events.environment)
+    return next((_TRACERS[name] for name in tracers if name in _TRACERS), "")
