@@ -2,8 +2,9 @@
 // what there is most of.
 const clock = BigInt(data.begin);
 const whole = data.length;
+const TEXTS = new Set(["names", "details"]);
 const columns = (of) => Object.fromEntries(
-  Object.entries(of).map(([name, column]) => [name, typeof column[0] === "string" && column.length === 2 ? decode(column) : column]));
+  Object.entries(of).map(([name, column]) => [name, TEXTS.has(name) ? column : decode(column)]));
 
 // Intervals of each owner, one owner after the other: begins and ends within the window.
 const intervalsOf = (packed, start) => {
