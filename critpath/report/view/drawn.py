@@ -270,9 +270,9 @@ def window_data(window: DrawnWindow, hosts: tuple[str, ...]) -> dict[str, Any]:
             "cpu": numbers(path.cpu + 1),
             "detail": numbers(path_detail),
             "name": numbers(path_name),
-            "details": list(texts),
-            "names": list(names),
         },
+        "pathDetails": list(texts),
+        "pathNames": list(names),
         "states": [
             [LOOKS[s.name].words, LOOKS[s.name].colour, LOOKS[s.name].pattern, kind_of(s)]
             for s in sorted(State)

@@ -2,9 +2,8 @@
 // what there is most of.
 const clock = BigInt(data.begin);
 const whole = data.length;
-const TEXTS = new Set(["names", "details"]);
 const columns = (of) => Object.fromEntries(
-  Object.entries(of).map(([name, column]) => [name, TEXTS.has(name) ? column : decode(column)]));
+  Object.entries(of).map(([name, column]) => [name, decode(column)]));
 
 // Intervals of each owner, one owner after the other: begins and ends within the window.
 const intervalsOf = (packed, start) => {
@@ -318,7 +317,7 @@ const drawPath = (top) => {
       brush.fillStyle = look.ink;
       brush.fillRect(gutter + x, y(line) + 16.5, Math.max(right - x, 0.8), 3);
     } else if (row >= 0 && right - x > 46) {
-      const words = cutMiddle(data.path.names[path.name[row]], Math.floor((right - x - 10) / letter));
+      const words = cutMiddle(data.pathNames[path.name[row]], Math.floor((right - x - 10) / letter));
       brush.fillStyle = look.page;
       brush.fillRect(gutter + x + 3, y(line) + 4, words.length * letter + 4, 12);
       brush.fillStyle = look.ink;
@@ -548,8 +547,8 @@ const describe = (line, at) => {
     const who = ran.thread[at];
     parts.push(strong(line.name), ...(who ? [": ", code(names[who - 1])] : [" was idle"]));
   } else {
-    parts.push(code(data.path.names[path.name[at]] || "unknown"), " ", strong(states[path.state[at]][0]));
-    if (data.path.details[path.detail[at]]) parts.push(` (${data.path.details[path.detail[at]]})`);
+    parts.push(code(data.pathNames[path.name[at]] || "unknown"), " ", strong(states[path.state[at]][0]));
+    if (data.pathDetails[path.detail[at]]) parts.push(` (${data.pathDetails[path.detail[at]]})`);
     if (path.cpu[at] && cpu < 0) parts.push(` on cpu ${path.cpu[at] - 1}`);
   }
   parts.push(` · ${inMicroseconds(end - begin)} · from ${formatTime(begin)} (${onClock(begin)} ns)`);

@@ -45,13 +45,13 @@ def made(*, tid=7, rows=ROWS, losses=(), change=lambda text: text):
     """Return timelines, and the path of a thread through the window."""
     events = build(rows, losses=losses, end=13 * MS)
     lines = replay(events)
-    strings = tuple(change(text) if text else "" for text in lines.strings)
+    lines = replace(lines, strings=tuple(change(text) if text else "" for text in lines.strings))
     executions = find_lifetimes(
         lines.workers, lines.strings, tid, None, (BEGIN, END), (events.begin, events.end)
     )
     subjects = subject_workers(lines.workers, executions)
     paths = critical_paths(lines, subjects, executions.begin, executions.end)
-    return replace(lines, strings=strings), PathSet(
+    return lines, PathSet(
         executions, paths, np.zeros(1, np.int64), ("made",), "thread", (), np.zeros(1, np.bool_)
     )
 
