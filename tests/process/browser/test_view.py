@@ -1,4 +1,4 @@
-"""A window's page in a browser: keys, pointer, what is lit, tables instead, paper, hostile names."""
+"""A window's page in a browser: keys, pointer, the lit path, tables, paper, names that attack."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ const {data, width} = canvas.getContext("2d").getImageData(0, 0, canvas.width, c
 return [...Array(rows).keys()].map((row) => {
   const y = Math.round((26 + 20 * row + 18) * ratio);
   let lit = 0;
-  for (let x = from; x < width; x++) lit += ink.every((one, n) => data[4 * (y * width + x) + n] === one);
+  for (let at = 4 * (y * width + from); at < 4 * (y + 1) * width; at += 4) {
+    lit += ink.every((one, n) => data[at + n] === one);
+  }
   return lit / (width - from);
 });
 """
