@@ -111,9 +111,8 @@ def measure(driver: Any, place: Path, frames: int) -> None:
     driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": _TIMED})
     driver.get(place.as_uri())
     chromium.until(driver, "return document.documentElement.dataset.ready")
-    print(
-        f"{'rows':8} {'use':8} {'frames':>7} {'p50 ms':>8} {'p95 ms':>8} {'worst ms':>9} {'CPU ms':>8}"
-    )
+    heads = ("frames", "p50 ms", "p95 ms", "worst ms", "CPU ms")
+    print(f"{'rows':8} {'use':8}", *(f"{head:>8}" for head in heads))
     driver.execute_cdp_cmd("Performance.enable", {"timeDomain": "threadTicks"})
     for rows in ("first", "all"):
         if rows == "all":
@@ -126,10 +125,8 @@ def measure(driver: Any, place: Path, frames: int) -> None:
             took = np.array(driver.execute_async_script(_USE, use, frames))
             spent = (script_seconds(driver) - before) * 1e3 / frames
             took = took[took > 0]
-            p50, p95 = np.percentile(took, [50, 95])
-            print(
-                f"{rows:8} {use:8} {len(took):7} {p50:8.2f} {p95:8.2f} {took.max():9.2f} {spent:8.2f}"
-            )
+            figures = (*np.percentile(took, [50, 95]), took.max(), spent)
+            print(f"{rows:8} {use:8} {len(took):8}", *(f"{figure:8.2f}" for figure in figures))
 
 
 def script_seconds(driver: Any) -> float:

@@ -6,8 +6,6 @@ and counts anew after every selection.
 
 from __future__ import annotations
 
-import re
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, Final
@@ -43,7 +41,7 @@ from critpath.report.explore.views import (
     slowest_rows,
 )
 from critpath.report.html.elements import WORDS as DOING
-from critpath.report.html.elements import legend_of, prose, text
+from critpath.report.html.elements import legend_of, prose, shell_word, text
 from critpath.report.html.page import assemble_page, numbers, read_asset, script_of
 from critpath.text.exploring import (
     WORDS,
@@ -389,20 +387,13 @@ def _clusters(table: FactTable) -> str:
 
 
 def _call(specification: str, command: Sequence[str]) -> str:
-    named = f" --execution {_shell(specification)}" if specification else ""
-    return f"critpath explore {' '.join(map(_shell, command))}{named}"
-
-
-def _shell(word: str) -> str:
-    """Quote a word for a shell: in double quotes, if single ones would have to be escaped."""
-    if "'" in word and re.fullmatch(r"[^\"$`\\!]*", word):
-        return f'"{word}"'
-    return shlex.quote(word)
+    named = f" --execution {shell_word(specification)}" if specification else ""
+    return f"critpath explore {' '.join(map(shell_word, command))}{named}"
 
 
 def _command(call: str, question: Question) -> str:
-    lines = [call, *(f"  --given {_shell(one.condition)}" for one in question.given)]
-    lines.append(f"  --what {_shell(question.what)}")
+    lines = [call, *(f"  --given {shell_word(one.condition)}" for one in question.given)]
+    lines.append(f"  --what {shell_word(question.what)}")
     shown = " \\\n".join(lines)
     return (
         '<h2>The same on the command line</h2><div class="cmd"><pre id="cmd">'

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -28,6 +29,7 @@ from critpath.report.document.pictures import doing_of, find_thread
 from critpath.report.html.elements import (
     WORDS,
     prose,
+    shell_word,
     table,
     text,
     time_of,
@@ -259,7 +261,27 @@ def _examples(page: _Page, number: int, cause: CauseEntry, *, first: bool) -> st
             f'above.</p><div class="mult">{strips}</div>'
         )
     drawn.append("</fieldset>")
-    return "".join(drawn) + _steps(page, number, typical, hot, first=first)
+    shown = "".join(drawn) + _steps(page, number, typical, hot, first=first)
+    return shown + _whole(page, [*([usual] if usual else []), typical])
+
+
+def _whole(page: _Page, paths: Sequence[DrawnPath]) -> str:
+    """Return what shows all threads around requests: the page has only what was on their paths."""
+    commands = []
+    for path in paths:
+        row, of = _row(page, path), getattr(page.document.sets, path.set)
+        if row is None or row.source >= len(of.sources):
+            return ""
+        words = ("critpath", "view", of.sources[row.source], "--around", row.id)
+        asked = ("--execution", of.specification) if of.specification else ()
+        out = ("-o", f"{'before' if path.set == 'normal' else 'after'}.html")
+        commands.append(text(" ".join(map(shell_word, (*words, *asked, *out)))))
+    shown = "\n".join(commands)
+    return (
+        '<details class="more"><summary>What all other threads did meanwhile, and who had the CPUs'
+        '</summary><p class="lead">Where the recording is, these write a page each:</p>'
+        f'<pre class="calls">{shown}</pre></details>'
+    )
 
 
 def _choose(page: _Page, cause: CauseEntry) -> list[DrawnPath]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+import shlex
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
@@ -26,6 +27,13 @@ def text(value: str) -> str:
 def prose(value: str) -> str:
     """Return a sentence as HTML: names between backticks as code, everything escaped."""
     return _UNIT.sub("\u00a0", _QUOTED.sub(r"<code>\1</code>", text(value)))
+
+
+def shell_word(word: str) -> str:
+    """Quote a word for a shell: in double quotes, if single ones would have to be escaped."""
+    if "'" in word and re.fullmatch(r"[^\"$`\\!]*", word):
+        return f'"{word}"'
+    return shlex.quote(word)
 
 
 def paragraph(value: str, *, kind: str = "") -> str:
