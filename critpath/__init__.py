@@ -1,13 +1,27 @@
 """critpath: tells why a program became slower, from the kernel's scheduling events.
 
 What `__all__` lists is the Python API, and all of it: `extract` recordings, `compare` two
-sets of executions, `load` what was saved; `execution` and `mark` are for the program that
-is traced.  docs/python.md shows how.
+sets of executions, `load` what was saved; `explore`, `requests`, `query` and `view` ask more of
+recordings, `record` and `ab` make them; `execution` and `mark` are for the program that is
+traced.  docs/python.md shows how.
 """
 
 TYPE_CHECKING = False  # that of `typing`, which takes as long to import as Python to start
 if TYPE_CHECKING:
-    from critpath.api import Comparison, calibrate, compare, extract, load, load_comparison
+    from critpath.api import (
+        Comparison,
+        ab,
+        calibrate,
+        compare,
+        explore,
+        extract,
+        load,
+        load_comparison,
+        query,
+        record,
+        requests,
+        view,
+    )
     from critpath.errors import (
         CritpathError,
         InconclusiveError,
@@ -29,13 +43,19 @@ __all__ = [
     "TooMuchTimeError",
     "UnreadableError",
     "UsageError",
+    "ab",
     "calibrate",
     "compare",
     "execution",
+    "explore",
     "extract",
     "load",
     "load_comparison",
     "mark",
+    "query",
+    "record",
+    "requests",
+    "view",
 ]
 
 __version__ = "0.2.0"
@@ -44,7 +64,10 @@ _MODULES = {
     "critpath.api": (
         *("CompareSettings", "Comparison", "PathSet"),
         *("calibrate", "compare", "extract", "load", "load_comparison"),
+        *("query", "record", "view"),
     ),
+    # Packages, too: each can be called (`critpath.doors`).
+    "critpath": ("ab", "explore", "requests"),
     "critpath.errors": tuple(name for name in __all__ if name.endswith("Error")),
     "critpath_marks": ("execution", "mark"),
 }
@@ -58,6 +81,8 @@ if not TYPE_CHECKING:  # else every misspelt name would have a type
             if name in names:
                 from importlib import import_module  # noqa: PLC0415 - start-up time
 
+                if module == __name__:
+                    return import_module(f"critpath.{name}")
                 value = getattr(import_module(module), name)
                 globals()[name] = value
                 return value

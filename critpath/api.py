@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import difflib
 import os
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from functools import cached_property
@@ -34,14 +37,21 @@ from critpath.documents import (
     FindingEntry,
     StateEntry,
 )
-from critpath.errors import UnreadableError, UsageError
+from critpath.errors import CritpathError, InconclusiveError, UnreadableError, UsageError
 from critpath.model import CompareSettings, PathSet
 from critpath.model.paths import WRITERS
 from critpath.model.table import Column, Records, column_of, html_table, prose
 from critpath.units import format_ns, plural, safe_text
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from critpath import model
+    from critpath.documents import AbDocument, ExplorationDocument
+    from critpath.documents.base import Part
+    from critpath.documents.exploration import ConditionEntry
+    from critpath.documents.requests import RequestsDocument, ServiceEntry
+    from critpath.model.requests import Sketches
 
 
 def _save(paths: PathSet, file: Path) -> None:
@@ -246,7 +256,463 @@ def load_comparison(file: Source) -> Comparison:
     return Comparison(load_document("./-" if name == "-" else name))
 
 
+def explore(
+    sources: PathSet | Source | Iterable[Source],
+    sample: PathSet | Source | Iterable[Source] | None = None,
+    *,
+    given: Sequence[str] = (),
+    what: str | None = None,
+    depth: int = 1,
+    execution: str | None = None,
+    progress: Progress | None = None,
+) -> Exploration:
+    """Tell what some executions have in common: the slowest tenth, unless others are asked for.
+
+    Parameters
+    ----------
+    sources : PathSet, or sources
+        Where executions are looked for; with a ``sample``, the normal set.
+    sample : PathSet, or sources, optional
+        Of two sets, what is compared with the normal one.
+    given : sequence of str
+        Conditions: look only at executions that meet all.
+    what : str or None
+        The condition of those that are told apart; None for ``latency >= p90``.
+    depth : int
+        2 for any two of the best conditions together, too.
+    execution, progress
+        As `compare`.
+
+    Raises
+    ------
+    UnreadableError, UsageError
+        As `extract`; also if a condition is none.
+    """
+    from critpath.explore import explore as ask  # noqa: PLC0415 - the stages
+    from critpath.explore import facts_of  # noqa: PLC0415 - as above
+    from critpath.model import joining  # noqa: PLC0415 - as above
+    from critpath.report.document import exploration_document  # noqa: PLC0415 - start-up time
+
+    if isinstance(given, str) or depth not in {1, 2}:
+        raise UsageError(
+            f"given={given!r:.60}, depth={depth!r:.20} cannot be asked",
+            "give conditions in a list, and depth=1 or depth=2",
+        )
+    chosen = CompareSettings()
+    of = [one for one in (sources, sample) if one is not None]
+    sets = [_extracted(one, execution, chosen, progress) for one in of]
+    paths = joining.join_sets(sets)
+    facts = facts_of(paths, normal=None if sample is None else len(sets[0].sources))
+    found = ask(paths, given=list(given), what=what, depth=depth, facts=facts)
+    return Exploration(exploration_document(found, paths.specification), found, paths)
+
+
+def requests(
+    sources: Source | Iterable[Source],
+    *,
+    execution: str | None = None,
+    reader: str = "auto",
+    max_memory: int | str = 0,
+    progress: Progress | None = None,
+) -> Services:
+    """Find the requests of servers, and what was done for each of them.
+
+    Parameters
+    ----------
+    sources : str, path, or iterable of them
+        Recordings with sockets (``record(..., profile="requests")``).
+    execution : str or None
+        ``requests:`` and which of them; None for all.
+    reader, max_memory, progress
+        As `extract`.
+
+    Raises
+    ------
+    UnreadableError, UsageError
+        As `extract`; also of a recording without sockets.
+    """
+    from critpath import __version__, flow, model  # noqa: PLC0415 - the stages
+    from critpath.requests import sum_services  # noqa: PLC0415 - as above
+
+    reading = model.ExtractSettings(
+        _setting("execution", execution) or "requests",
+        _setting("reader", reader),
+        max_memory=_setting("max-memory", max_memory),
+    )
+    sketches = flow.read_sketches(_paths(sources), reading, progress)
+    return Services(sum_services(sketches, __version__), sketches)
+
+
+def query(
+    sources: Source | Iterable[Source],
+    sql: str,
+    *,
+    execution: str | None = None,
+    reader: str = "auto",
+    max_memory: int | str = 0,
+    progress: Progress | None = None,
+) -> pa.Table:
+    """Ask in SQL; ``critpath query --tables`` shows what can be asked.
+
+    Parameters
+    ----------
+    sources, execution, reader, max_memory, progress
+        As `extract`.
+    sql : str
+        A query of DuckDB, which cannot reach anything but these tables.
+
+    Returns
+    -------
+    pyarrow.Table
+        It has no rows if a statement has none.
+
+    Raises
+    ------
+    UnreadableError, UsageError
+        As `extract`; also without DuckDB, or if it refuses the query.
+    """
+    from critpath.commands import Database  # noqa: PLC0415 - start-up time
+    from critpath.model import ExtractSettings  # noqa: PLC0415 - the stages
+
+    if not isinstance(sql, str) or not sql.strip():
+        raise UsageError(f"{_named(sql)} is no query", 'give SQL: "select * from facts limit 5"')
+    places = _paths(sources)
+    reading = ExtractSettings(
+        _setting("execution", execution),
+        _setting("reader", reader),
+        max_memory=_setting("max-memory", max_memory),
+    )
+    paths = extract(
+        places,
+        execution=execution,
+        reader=reader,
+        max_memory=max_memory,
+        progress=progress,
+    )
+    found = Database.of(paths, places, sql, reading, progress).ask(sql)
+    if found is None:
+        raise UsageError("the statement has no rows", "give a query: select ... from ...")
+    return found
+
+
+def view(
+    trace: Source,
+    path: Source,
+    *,
+    around: str | None = None,
+    begin: int | None = None,
+    end: int | None = None,
+    tid: int | None = None,
+    execution: str | None = None,
+    progress: Progress | None = None,
+) -> None:
+    """Write a page with a window of a recording: threads and cpus over time.
+
+    Parameters
+    ----------
+    trace : str or path
+        A recording, or what another tool recorded.
+    path : str or path
+        Of the page.
+    around : str or None
+        An execution's id: its window and a tenth more.
+    begin, end : int or None
+        The window (ns of the trace's clock); None for the recording's begin and end.
+    tid : int or None
+        Light this thread's critical path.
+    execution : str or None
+        What an execution is.
+    progress : callable or None
+        Called with a line for each step.
+
+    Raises
+    ------
+    UnreadableError, UsageError
+        As ``critpath view``.
+    """
+    options = {"around": around, "from": begin, "to": end, "tid": tid, "execution": execution}
+    _run_verb("view", options, [str(_path(trace)), "-o", str(_path(path))], progress)
+
+
+def record(
+    command: Sequence[str],
+    output: Source,
+    *,
+    progress: Progress | None = None,
+    **options: Any,
+) -> Path:
+    """Record a command, or with ``all=True`` and no command the whole machine.
+
+    The recorder is a process of its own: ``critpath record``.
+
+    Parameters
+    ----------
+    command : sequence of str
+        The command and its arguments; empty for the machine.
+    output : str or path
+        Directory of the recording, which is made.
+    progress : callable or None
+        Called with each line that the recorder prints.
+    **options
+        Those of the command line, with ``_`` for ``-``: ``duration=60``, ``profile="requests"``,
+        ``all=True``.
+
+    Returns
+    -------
+    Path
+        The recording's directory.
+
+    Raises
+    ------
+    CritpathError
+        As ``critpath record``: if this user may not record, for instance.
+    """
+    place = _path(output)
+    words = ["-o", str(place), *(["--", *_words(command)] if command else [])]
+    _run_verb("record", options, words, progress)
+    return place
+
+
+def ab(
+    a: Sequence[str],
+    b: Sequence[str],
+    *,
+    progress: Progress | None = None,
+    **options: Any,
+) -> AbAnswer:
+    """Run two commands in random blocks until it is clear whether the second is slower.
+
+    They run as children of a process of its own: ``critpath ab``.
+
+    Parameters
+    ----------
+    a, b : sequence of str
+        What is known to be good, and what is judged: commands and their arguments.
+    progress : callable or None
+        Called with each line that ``critpath ab`` prints.
+    **options
+        Those of the command line, with ``_`` for ``-``: ``until="5%"``, ``time="2m"``.
+
+    Raises
+    ------
+    CritpathError
+        As ``critpath ab``: if a command fails, for instance.
+    """
+    from critpath.documents import AbDocument  # noqa: PLC0415 - start-up time
+    from critpath.report.document import load_document  # noqa: PLC0415 - as above
+
+    with tempfile.TemporaryDirectory(prefix="critpath-ab-") as made:
+        answer = Path(made) / "ab.json"
+        words = ["--json", str(answer), "--", *_words(a), "--", *_words(b)]
+        _run_verb("ab", options, words, progress, answer)
+        document = load_document(answer.read_bytes())
+    if not isinstance(document, AbDocument):
+        raise TypeError("critpath ab wrote no answer of its own")
+    return AbAnswer(document)
+
+
+def _words(command: object) -> list[str]:
+    if isinstance(command, str | bytes) or not isinstance(command, Sequence) or not command:
+        raise UsageError(f"{_named(command)} is no command", 'give a list: ["sleep", "1"]')
+    return [str(word) for word in command]
+
+
+def _run_verb(
+    verb: str,
+    options: Mapping[str, Any],
+    words: Sequence[str],
+    progress: Progress | None,
+    answer: Path | None = None,
+) -> None:
+    """Run a verb of the command line in a process of its own; raise the error that it prints."""
+    given = []
+    for name, value in options.items():
+        option = f"--{name.replace('_', '-')}"
+        for one in value if isinstance(value, list | tuple) else [value]:
+            if one is True:
+                given.append(option)
+            elif one is not None and one is not False:
+                given += [option, str(one)]
+    line = [sys.executable, "-P", "-m", "critpath", verb, *given, *words]
+    said: list[str] = []
+    with subprocess.Popen(  # noqa: S603 - ourselves
+        line, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as child:
+        for text in child.stderr or ():
+            said = [*said[-1:], text.rstrip()]
+            if progress is not None:
+                progress(text.rstrip())
+    if child.returncode and not (answer is not None and answer.exists()):
+        what, do = [*said, "", ""][:2]
+        kinds = {kind.exit_code: kind for kind in (UsageError, InconclusiveError, UnreadableError)}
+        raise kinds.get(child.returncode, CritpathError)(
+            what.removeprefix("critpath: ") or f"critpath {verb} ended with {child.returncode}",
+            do.strip() or f"try it in a terminal: critpath {verb}",
+        )
+
+
 # ---------------------------------------------------------------------------- the answer
+
+
+class Answer:
+    """What a verb answers, as its JSON has it."""
+
+    def __init__(self, document: Part) -> None:
+        self._answer = document
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer as its JSON has it, in dicts and lists."""
+        from critpath.report.document import to_plain  # noqa: PLC0415 - start-up time
+
+        return cast("dict[str, Any]", to_plain(self._answer))
+
+    @overload
+    def to_json(self, path: None = None) -> str: ...
+    @overload
+    def to_json(self, path: Source) -> None: ...
+    def to_json(self, path: Source | None = None) -> str | None:
+        """Return the answer as JSON, or write it."""
+        from critpath.report.document import to_json  # noqa: PLC0415 - start-up time
+
+        return _deliver(to_json(self._answer), path)
+
+    def _sentences(self) -> Sequence[str]:
+        return ()
+
+    def __repr__(self) -> str:
+        return "\n".join(map(safe_text, self._sentences()))
+
+    def _repr_html_(self) -> str:
+        return "".join(f"<p>{prose(line)}</p>" for line in self._sentences())
+
+
+class Exploration(Answer):
+    """What executions of a selection have in common; `explore` makes it."""
+
+    def __init__(
+        self, document: ExplorationDocument, found: model.Exploration, paths: PathSet
+    ) -> None:
+        super().__init__(document)
+        self._document, self._found, self._paths = document, found, paths
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """The answers in words: a headline and figures for each question."""
+        return tuple(line for one in self._document.questions for line in one.sentences)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a reader must know about the input."""
+        return tuple(self._document.notes)
+
+    @cached_property
+    def conditions(self) -> Records[ConditionEntry]:
+        """Every condition that was looked at, those that tell most first."""
+        entries = [one for question in self._document.questions for one in question.conditions]
+
+        def columns() -> dict[str, Column]:
+            plain = dict.fromkeys(("condition", "words"), str)
+            kinds = {**plain, "known": bool, "difference": float, "ratio": float, "z": float}
+            found = {
+                name: column_of([getattr(one, name) for one in entries], kind)
+                for name, kind in kinds.items()
+            }
+            for name in ("having", "without"):
+                shares = [getattr(one, name) for one in entries]
+                found[f"{name}_selected"] = column_of([one.count for one in shares], int)
+                found[f"{name}_executions"] = column_of([one.of for one in shares], int)
+            found["p"] = column_of([one.p for one in entries], float | None)
+            return found
+
+        line = ("difference", "having_selected", "having_executions", "p", "words")
+        return Records("Conditions", entries, columns, line)
+
+    def _sentences(self) -> Sequence[str]:
+        return self.sentences
+
+    @overload
+    def to_html(self, path: None = None) -> str: ...
+    @overload
+    def to_html(self, path: Source) -> None: ...
+    def to_html(self, path: Source | None = None) -> str | None:
+        """Render a page to explore further, which needs no network."""
+        from critpath.report.explore import render_page  # noqa: PLC0415 - start-up time
+
+        sources = [str(source) for source in self._paths.sources]
+        return _deliver(render_page(self._found, self._paths, command=sources), path)
+
+
+class Services(Answer):
+    """The requests of servers, by service; `requests` makes it."""
+
+    def __init__(self, document: RequestsDocument, sketches: Sequence[Sketches]) -> None:
+        super().__init__(document)
+        self._document, self._sketches = document, sketches
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a reader must know about the input."""
+        return tuple(self._document.notes)
+
+    @cached_property
+    def services(self) -> Records[ServiceEntry]:
+        """A record per service: how many requests, what each asks of whom, how that is known."""
+        entries = self._document.services
+
+        def columns() -> dict[str, Column]:
+            return {
+                "service": column_of([one.service for one in entries], str),
+                "requests": column_of([one.requests for one in entries], int),
+                "calls": column_of([sum(one.calls.values()) for one in entries], float),
+                "callers": column_of([len(one.callers) for one in entries], int),
+                "sure": column_of([one.sure for one in entries], float | None),
+            }
+
+        return Records("Services", entries, columns, ("requests", "calls", "sure", "service"))
+
+    @cached_property
+    def tables(self) -> Mapping[str, pa.Table]:
+        """All that is known: requests, subrequests, slices, links, passed, endpoints."""
+        from critpath.report.exports import sketch_tables  # noqa: PLC0415 - start-up time
+
+        return sketch_tables(self._sketches)
+
+    def __repr__(self) -> str:
+        return repr(self.services)
+
+    def _repr_html_(self) -> str:
+        return self.services._repr_html_()
+
+
+class AbAnswer(Answer):
+    """Whether the second of two commands is slower; `ab` makes it."""
+
+    def __init__(self, document: AbDocument) -> None:
+        super().__init__(document)
+        self._document = document
+
+    @property
+    def verdict(self) -> str:
+        """The verdict, as the JSON has it."""
+        return self._document.verdict
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """The answer in words, the verdict first."""
+        return tuple(self._document.sentences)
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times as long the second takes; None where nothing says it."""
+        return self._document.ratio
+
+    @property
+    def interval(self) -> tuple[float, ...] | None:
+        """Interval of `ratio`."""
+        return None if self._document.interval is None else tuple(self._document.interval)
+
+    def _sentences(self) -> Sequence[str]:
+        return self.sentences
 
 
 class Comparison:
@@ -545,6 +1011,15 @@ def _deliver(text: str, path: Source | None) -> str | None:
 _COLUMNS: Final = {"begin": "begin_ns", "end": "end_ns", "id": "execution", "offset": "offset_ns"}
 
 
+# What a line of a table says of an entry in a terminal; times are in ns.
+_LINES: Final[Mapping[type, tuple[str, ...]]] = {
+    CauseEntry: ("contribution", "share", "executions", "sentence"),
+    FindingEntry: ("contribution", "state", "role", "kind", "execution"),
+    StateEntry: ("state", "normal_mean", "sample_mean", "effect", "p_value", "flagged"),
+    ExecutionEntry: ("set", "duration_ns", "excess", "label", "execution"),
+}
+
+
 def _plain(hint: Any) -> Any:
     return str if get_origin(hint) is Literal else hint
 
@@ -591,4 +1066,4 @@ def _records(title: str, kind: type[Entry], entries: Sequence[Entry]) -> Records
             result["duration_ns"] = Column(result["end_ns"].values - result["begin_ns"].values)
         return result
 
-    return Records(title, entries, columns)
+    return Records(title, entries, columns, _LINES.get(kind, ()))

@@ -5,6 +5,7 @@ type for who checks them and at no cost for who starts.
 """
 
 import sys
+from types import ModuleType
 
 TYPE_CHECKING = False  # that of `typing`, which takes as long to import as Python to start
 if TYPE_CHECKING:
@@ -26,6 +27,30 @@ def hand_on(package: str) -> "Callable[[str], object]":
         return getattr(import_module(module), own)
 
     return find
+
+
+class _Function(ModuleType):
+    """A package whose name is also a function of the API: ``critpath.explore(...)``."""
+
+    @property
+    def __wrapped__(self) -> "Callable[..., object]":  # whose signature it has
+        from importlib import import_module  # noqa: PLC0415 - start-up time
+
+        api, name = import_module("critpath.api"), self.__name__.rpartition(".")[2]
+        found: Callable[..., object] = getattr(api, name)
+        return found
+
+    def __call__(self, *arguments: object, **named: object) -> object:
+        return self.__wrapped__(*arguments, **named)
+
+
+def be_function(package: str) -> None:
+    """Let a package be called, for the function of the API that has its name.
+
+    Python gives a package's name to who imports it; without this the name would mean the one or
+    the other, by what was imported before.
+    """
+    sys.modules[package].__class__ = _Function
 
 
 def _read_homes(package: str) -> dict[str, tuple[str, str]]:

@@ -25,7 +25,6 @@ from critpath import (
     graph,
     localize,
     read,
-    requests,
     store,
     timeline,
     vectors,
@@ -56,6 +55,7 @@ from critpath.model.recording import COUNTS
 from critpath.model.requests import Pieces, Sketches
 from critpath.processes import do_for_both, side_by_side
 from critpath.progress import COMPARING, Progress, Stage, name_place
+from critpath.requests import Asked
 from critpath.schema.notes import (
     HiddenByLevels,
     Note,
@@ -71,9 +71,11 @@ from critpath.text.phrases import VERDICTS
 from critpath.units import plural
 
 if TYPE_CHECKING:  # what most runs do not ask
-    from critpath import ab, known, signatures
+    from critpath import known, signatures
+    from critpath.ab import AbRequest
     from critpath.documents.known import KnownEntry
     from critpath.model.signatures import Counts
+    from critpath.requests import SliceSketches, Way
 
 # Extract: recordings to critical paths.
 
@@ -160,7 +162,7 @@ def sketch_recording(
         return chosen.sought.sketch(chosen.replayed)
 
 
-def _learn_ways(path: Path) -> Mapping[requests.Way, int]:
+def _learn_ways(path: Path) -> Mapping[Way, int]:
     """Return what the requests of another recording asked, and how often."""
     recording, settings = read.Recording(path), ExtractSettings("requests")
     with replay_chosen(recording, settings, None, "", only="requests") as chosen:
@@ -173,11 +175,11 @@ class _Chosen:
 
     replayed: ReplayedRecording
     choice: executions.Choice
-    asked: requests.Asked | None
+    asked: Asked | None
     budget: engines.Budget
 
     @property
-    def sought(self) -> requests.Asked:
+    def sought(self) -> Asked:
         """The requests or slices that it was replayed for."""
         if self.asked is None:
             raise TypeError("replayed for neither requests nor slices")
@@ -216,7 +218,7 @@ def replay_chosen(
     if recording.groups:  # in which container each process is
         wanted = tuple(dict.fromkeys((*wanted, *executions.ProcessPlaces.WANTED)))
     if chosen.kind in {"requests", "slices"}:
-        asked = requests.Asked(recording, chosen, _learn_ways)
+        asked = Asked(recording, chosen, _learn_ways)
         wanted, way = (*wanted, *asked.wanted), asked.way
     with ExitStack() as stack:
         stack.enter_context(recording.keep())
@@ -404,7 +406,7 @@ def read_sketches(
 
 def read_slices(
     sources: Sequence[Path], settings: ExtractSettings, progress: Progress | None = None
-) -> list[requests.SliceSketches]:
+) -> list[SliceSketches]:
     """Return all slices of some recordings, one recording after the other.
 
     Raises
@@ -437,7 +439,7 @@ def _open_recordings(
 
 def _slice_recording(
     recording: read.Recording, settings: ExtractSettings, progress: Progress | None, place: str
-) -> requests.SliceSketches:
+) -> SliceSketches:
     """Return all slices of one recording and what led to which; no paths are walked."""
     with (
         replay_chosen(recording, settings, progress, place, only="slices") as chosen,
@@ -969,7 +971,7 @@ def _sufficient(
 
 
 def compare_recordings(
-    places: Sequence[Path], request: ab.AbRequest, progress: Callable[[str], None]
+    places: Sequence[Path], request: AbRequest, progress: Callable[[str], None]
 ) -> AbCause:
     """Compare recorded blocks, for what they say of why."""
     from critpath.report.document import comparison_document  # noqa: PLC0415 - as said above

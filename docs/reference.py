@@ -23,6 +23,8 @@ from critpath.text.explanation import VERBS
 CALLS: Final = (
     *("critpath.extract", "critpath.compare", "critpath.calibrate"),
     *("critpath.load", "critpath.load_comparison", "critpath.CompareSettings"),
+    *("critpath.explore", "critpath.requests", "critpath.query", "critpath.view"),
+    *("critpath.record", "critpath.ab"),
     *("critpath.execution", "critpath.mark"),
 )
 
@@ -40,7 +42,7 @@ def calls() -> str:
     rows = []
     for name in CALLS:
         module, _, attribute = name.rpartition(".")
-        called = getattr(import_module(module), attribute)
+        called = inspect.unwrap(getattr(import_module(module), attribute))
         said = (inspect.getdoc(called) or "").partition("\n\n")[0].replace("\n", " ")
         rows.append((f"`{name}({_parameters(called)})`", said))
     return "\n".join(table(("call", "what it does"), rows))

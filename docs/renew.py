@@ -28,6 +28,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parent)]
 import declared  # noqa: E402
 import examples  # noqa: E402
 import measured  # noqa: E402
+import notebooks  # noqa: E402
 import running_as_root  # noqa: E402
 import shells  # noqa: E402
 import transcripts  # noqa: E402
@@ -333,6 +334,7 @@ def pictures() -> None:
 
 PARTS: Final = {
     "texts": texts,
+    "notebooks": notebooks.renew,
     "signatures": signatures,
     "screenshots": pictures,
     "tutorial": tutorial,

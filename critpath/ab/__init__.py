@@ -1,6 +1,6 @@
 """Two commands in random blocks -> whether the second is slower than the first."""
 
-from critpath.doors import hand_on
+from critpath.doors import be_function, hand_on
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,3 +15,4 @@ if TYPE_CHECKING:
     from critpath.ab.trend import Answer, Named, find_trend
 else:
     __getattr__ = hand_on(__name__)
+    be_function(__name__)

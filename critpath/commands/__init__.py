@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Final, NoReturn
 
+    from critpath.commands.query import Database
     from critpath.commands.reports import load_comparison
     from critpath.commands.settings import (
         RECORDING,

@@ -140,15 +140,15 @@ def look_up(document: ComparisonDocument, sources: list[Path], settings: Setting
 
 def _explore(comparison: Analysis, sources: list[Path], settings: Settings) -> str:
     """Return the page to explore the executions of both sets on."""
-    from critpath import explore  # noqa: PLC0415 - numpy and the stages
+    from critpath.explore import SAMPLE, explore, facts_of  # noqa: PLC0415 - numpy and the stages
     from critpath.model import joining  # noqa: PLC0415 - numpy and the stages
     from critpath.report.explore import render_page  # noqa: PLC0415 - as above
 
     with Progress(quiet=settings["quiet"]) as progress:
         progress("looking at what the slow ones have in common")
         paths = joining.join_sets([comparison.normal, comparison.sample])
-        known = explore.facts_of(paths, normal=len(comparison.normal.sources))
-        exploration = explore.explore(paths, given=[explore.SAMPLE], facts=known)
+        known = facts_of(paths, normal=len(comparison.normal.sources))
+        exploration = explore(paths, given=[SAMPLE], facts=known)
         return render_page(
             exploration, paths, command=list(map(str, sources)), trace_url=settings["trace-url"]
         )

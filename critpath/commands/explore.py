@@ -93,8 +93,9 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def _explore(arguments: argparse.Namespace, settings: Settings) -> tuple[PathSet, Exploration]:
-    from critpath import explore, flow  # noqa: PLC0415 - numpy and the stages
-    from critpath.model import joining  # noqa: PLC0415 - numpy and the stages
+    from critpath import flow  # noqa: PLC0415 - numpy and the stages
+    from critpath.explore import explore, facts_of  # noqa: PLC0415 - as above
+    from critpath.model import joining  # noqa: PLC0415 - as above
 
     if saved := [str(one) for one in arguments.trace if is_saved(str(one))]:
         return _explore_saved(saved, arguments, settings)
@@ -110,8 +111,8 @@ def _explore(arguments: argparse.Namespace, settings: Settings) -> tuple[PathSet
         paths = joining.join_sets(sets)
         require_executions(paths, arguments.trace)
         progress(f"looking at {plural(len(paths), 'execution')}")
-        known = explore.facts_of(paths, normal=len(sets[0].sources) if two else None)
-        return paths, explore.explore(
+        known = facts_of(paths, normal=len(sets[0].sources) if two else None)
+        return paths, explore(
             paths, given=arguments.given, what=arguments.what, depth=arguments.depth, facts=known
         )
 
@@ -122,7 +123,7 @@ def _explore_saved(
     """Ask about the executions of a comparison, of whose paths it has but a few."""
     import numpy as np  # noqa: PLC0415 - start-up time
 
-    from critpath import explore  # noqa: PLC0415 - numpy and the stages
+    from critpath.explore import SAMPLE, explore, facts_of  # noqa: PLC0415 - numpy and the stages
     from critpath.report.exports import read_all_executions  # noqa: PLC0415 - start-up time
     from critpath.text.exploring import without_paths  # noqa: PLC0415 - as above
 
@@ -137,9 +138,7 @@ def _explore_saved(
             "a saved comparison has its executions already", "choose some of them with --given"
         )
     require_executions(paths, arguments.trace)
-    known = explore.facts_of(paths, normal=normal, clusters=np.array(clusters, np.int64))
-    given = arguments.given or ([explore.SAMPLE] if arguments.what is None else [])
-    found = explore.explore(
-        paths, given=given, what=arguments.what, depth=arguments.depth, facts=known
-    )
+    known = facts_of(paths, normal=normal, clusters=np.array(clusters, np.int64))
+    given = arguments.given or ([SAMPLE] if arguments.what is None else [])
+    found = explore(paths, given=given, what=arguments.what, depth=arguments.depth, facts=known)
     return paths, replace(found, notes=(*found.notes, without_paths()))

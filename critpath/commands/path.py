@@ -160,7 +160,8 @@ def _check_by_tier(arguments: argparse.Namespace, name: str) -> None:
 
 def _tiers(arguments: argparse.Namespace, settings: Settings, format_: str) -> str:
     """Return what each service takes of requests: a table, or an object a line."""
-    from critpath import flow, model, requests  # noqa: PLC0415 - numpy and the stages
+    from critpath import flow, model  # noqa: PLC0415 - numpy and the stages
+    from critpath.requests import sum_tiers  # noqa: PLC0415 - as above
 
     with Progress(quiet=settings["quiet"]) as progress:
         found = flow.read_sketches(
@@ -180,7 +181,7 @@ def _tiers(arguments: argparse.Namespace, settings: Settings, format_: str) -> s
         raise no_executions([arguments.trace], said)
     warn(said, quiet=settings["quiet"])
     doubtful = any(one.doubtful for one in found)
-    tiers, untold = requests.sum_tiers(found, ids=chosen, doubtful=doubtful)
+    tiers, untold = sum_tiers(found, ids=chosen, doubtful=doubtful)
     if format_ == "json":
         if untold.requests:
             from critpath.text.sentences import tiers_untold  # noqa: PLC0415 - as below

@@ -6,7 +6,7 @@ import argparse
 import csv
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -30,7 +30,7 @@ from critpath.extras import require
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from critpath.model import PathSet, Table
+    from critpath.model import ExtractSettings, PathSet, Table
 
 SETTINGS = (*READING, *RUNNING)
 FORMATS: Final = ("table", "csv", "json", "parquet")
@@ -132,6 +132,21 @@ class Database:
         for statement in _LOCKS:
             self._connection.execute(statement)
 
+    @classmethod
+    def of(
+        cls,
+        paths: PathSet,
+        sources: Sequence[Path],
+        sql: str,
+        reading: ExtractSettings,
+        progress: Callable[[str], None] | None = None,
+    ) -> Database:
+        """Return the tables that a query of some sources needs; of no query all of them."""
+        from critpath.explore import facts_of  # noqa: PLC0415 - numpy and the stages
+
+        sketches = _sketches(paths, sources, sql, reading, progress)
+        return cls(paths, facts_of(paths), sketches, max_memory=reading.max_memory)
+
     def ask(self, sql: str) -> pa.Table | None:
         """Return the rows of a query, None of a statement that has none.
 
@@ -184,15 +199,15 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     check_terminal(arguments.output, "parquet", binary=arguments.format == "parquet")
     require("SQL", "query")
 
-    from critpath import explore  # noqa: PLC0415 - numpy and the stages
+    from critpath.model import ExtractSettings  # noqa: PLC0415 - numpy
 
     with Progress(quiet=settings["quiet"]) as progress:
         paths = extract_sources(sources, settings, progress)
         progress("asking")
-        database = Database(
-            *(paths, explore.facts_of(paths), _sketches(paths, sources, sql, settings, progress)),
-            max_memory=settings["max-memory"],
+        reading = ExtractSettings(
+            settings["execution"], settings["reader"], max_memory=settings["max-memory"]
         )
+        database = Database.of(paths, sources, sql, reading, progress)
         found = None if arguments.tables else database.ask(sql)
     warn(messages_of(paths), quiet=settings["quiet"])
     if arguments.tables:
@@ -224,13 +239,17 @@ def _column_meanings() -> dict[str, dict[str, str]]:
 
 
 def _sketches(
-    paths: PathSet, sources: list[Path], sql: str, settings: Settings, progress: Progress
+    paths: PathSet,
+    sources: Sequence[Path],
+    sql: str,
+    reading: ExtractSettings,
+    progress: Callable[[str], None] | None,
 ) -> dict[str, pa.Table]:
     """Return what a query names of requests and what was done for them: recordings are read for it.
 
     With no query, all that there is.
     """
-    from critpath import flow, model  # noqa: PLC0415 - numpy and the stages
+    from critpath import flow  # noqa: PLC0415 - numpy and the stages
     from critpath.report.exports import SKETCHES, sketch_tables  # noqa: PLC0415 - as above
     from critpath.store import find_format  # noqa: PLC0415 - as above
 
@@ -246,9 +265,6 @@ def _sketches(
                 "name the recordings that it was extracted from",
             )
         return {}
-    reading = model.ExtractSettings(
-        settings["execution"], settings["reader"], max_memory=settings["max-memory"]
-    )
     return sketch_tables(flow.read_sketches(sources, reading, progress))
 
 

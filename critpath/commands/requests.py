@@ -42,16 +42,16 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         __version__,
         flow,
         model,
-        requests,
     )
     from critpath.report.document import to_json  # noqa: PLC0415 - start-up time
+    from critpath.requests import sum_services  # noqa: PLC0415 - numpy and the stages
 
     chosen = model.ExtractSettings(
         settings["execution"] or "requests", settings["reader"], max_memory=settings["max-memory"]
     )
     with Progress(quiet=settings["quiet"]) as progress:
         sketches = flow.read_sketches(arguments.traces, chosen, progress)
-    found = requests.sum_services(sketches, __version__)
+    found = sum_services(sketches, __version__)
     for note in found.notes:
         hint(note, quiet=settings["quiet"])
     if arguments.json:

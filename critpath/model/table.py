@@ -263,14 +263,21 @@ class Records(Table, Generic[T_co]):
     records : sequence
     columns : callable
         Returns the columns; called when they are asked for.
+    line : sequence of str
+        The columns that a terminal shows, the last as long as it is; none for the records.
     """
 
     def __init__(
-        self, title: str, records: Sequence[T_co], columns: Callable[[], Mapping[str, Column]]
+        self,
+        title: str,
+        records: Sequence[T_co],
+        columns: Callable[[], Mapping[str, Column]],
+        line: Sequence[str] = (),
     ) -> None:
         self.title = title
         self._records = tuple(records)
         self._columns = columns
+        self._line = line
 
     def __len__(self) -> int:
         return len(self._records)
@@ -286,8 +293,9 @@ class Records(Table, Generic[T_co]):
         return self._records[index]
 
     def __repr__(self) -> str:
-        shown = [f"  {record!r}" for record in self._records[:SHOWN_RECORDS]]
-        left_out = len(self) - len(shown)
+        some = self._records[:SHOWN_RECORDS]
+        shown = self._lines(len(some)) if self._line else [f"  {record!r}" for record in some]
+        left_out = len(self) - len(some)
         return "\n".join(
             [
                 f"{self.title}: {plural(len(self), 'row')}",
@@ -295,6 +303,26 @@ class Records(Table, Generic[T_co]):
                 *([f"  and {left_out:,} more"] if left_out else []),
             ]
         )
+
+    def _lines(self, count: int) -> list[str]:
+        """Return a head and so many rows, each a line."""
+        if not count:
+            return []
+        columns = self.table_columns()
+        cells = [
+            [name, *(safe_text(columns[name].shown(row)) for row in range(count))]
+            for name in self._line
+        ]
+        widths = [max(map(len, column)) for column in cells]
+        numeric = [columns[name].numeric for name in self._line]
+        return [
+            "  "
+            + "  ".join(
+                text.rjust(width) if right else text.ljust(width)
+                for text, width, right in zip(row, widths, numeric, strict=True)
+            ).rstrip()
+            for row in zip(*cells, strict=True)
+        ]
 
     def table_columns(self) -> Mapping[str, Column]:
         """Return the columns by their names."""

@@ -1,6 +1,6 @@
 """Requests of servers, found in what threads do with sockets: nobody marks them."""
 
-from critpath.doors import hand_on
+from critpath.doors import be_function, hand_on
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,3 +14,4 @@ if TYPE_CHECKING:
     from critpath.requests.transitions import Way
 else:
     __getattr__ = hand_on(__name__)
+    be_function(__name__)

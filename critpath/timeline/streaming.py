@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from critpath import clocks, requests
+from critpath import clocks
 from critpath.engines import Budget
 from critpath.errors import UnreadableError
 from critpath.executions import Prefilter, ProcessPlaces
@@ -25,6 +25,7 @@ from critpath.model import (
 )
 from critpath.model.task_states import prev_states
 from critpath.read import KERNEL_EVENTS, OutOfOrder, Recording
+from critpath.requests import ActivityEvents
 from critpath.schema.environment import name_timers
 from critpath.schema.ways import RECORD_NEXT, SOCKETS
 from critpath.timeline.after_gaps import NOTHING, Resumed, find_resumed
@@ -203,13 +204,13 @@ def _search_gaps(opener: RecordingOpener, assumed: Assumptions) -> tuple[Assumpt
 
 def collect_sockets(
     source: Source, assumed: Assumptions, *, every: bool = False, links: bool = False
-) -> requests.ActivityEvents:
+) -> ActivityEvents:
     """Return what notes a recording's sockets: for links alone, or with all that threads do."""
     # Behind the masks: what a thread's previous state is that could go on.
     runnable = prev_states(source.hosts, source.environment)[:, 2:]
     # Between hosts it matters when packets leave: a send is told when its call ends.
     kept = {"leaving": len(source.hosts) > 1, "every": every, "sockets": links, "sleeps": links}
-    return requests.ActivityEvents(
+    return ActivityEvents(
         runnable, waking=assumed.waking, way=assumed.way, gaps=source.gaps, **kept
     )
 

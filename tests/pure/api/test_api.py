@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import json
 import re
 import sys
@@ -11,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import critpath as cp
+from critpath import api
 from critpath.documents import CalibrationDocument
 
 REQUESTS = "events:app:request_begin,app:request_end,key=id"
@@ -31,9 +34,14 @@ def test_all_is_what_there_is_and_every_name_leads_somewhere():
     assert all(getattr(cp, name) for name in cp.__all__)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         cp.nothing  # noqa: B018 - that it raises
-    # A package or module of a name of the API would take its place once it is imported.
+    # A package or module of a name of the API takes its place once it is imported: it is called.
     package = Path(cp.__file__).parent
-    assert [n for n in cp.__all__ if (package / n).exists() or (package / f"{n}.py").exists()] == []
+    taken = [n for n in cp.__all__ if (package / n).exists() or (package / f"{n}.py").exists()]
+    assert taken == ["ab", "explore", "requests"]
+    for name in taken:
+        found = getattr(cp, name)
+        assert found is importlib.import_module(f"critpath.{name}")
+        assert inspect.signature(found) == inspect.signature(getattr(api, name))
 
 
 def test_sources_are_str_path_or_lists_of_them(guest, sets):
@@ -159,4 +167,61 @@ def test_without_pandas_the_error_says_what_to_install(answer, monkeypatch):
 
 
 def test_nothing_of_the_api_is_a_module():
-    assert not any(isinstance(getattr(cp, name), types.ModuleType) for name in cp.__all__)
+    modules = {n for n in cp.__all__ if isinstance(getattr(cp, n), types.ModuleType)}
+    assert modules == {"ab", "explore", "requests"}  # which can be called
+
+
+# ------------------------------------------------------------------------------ more to ask
+
+
+def test_exploring_says_what_the_command_says(sets, tmp_path):
+    found = cp.explore(*sets, given=["label == 'cpu'"], what="latency >= 8ms")
+    assert found.to_dict()["format"] == "critpath/exploration/1"
+    assert repr(found).splitlines() == list(found.sentences)
+    assert "5 of 20 `cpu` executions" in found.sentences[0]
+    found.to_html(tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_text().startswith("<!DOCTYPE html>")
+    assert len(found.conditions) == found.conditions.to_arrow().num_rows
+    for wrong in ({"given": "label == 'cpu'"}, {"depth": 3}, {"what": "nothing =="}):
+        with pytest.raises(cp.UsageError):
+            cp.explore(*sets, **wrong)
+
+
+def test_requests_by_service_and_as_tables(unpack):
+    place = unpack(Path(__file__).parents[3] / "fixtures/requests/memcached.tar.xz") / "memcached"
+    found = cp.requests(place)
+    [service] = found.services
+    assert (service.requests, found.services.to_arrow()["requests"].to_pylist()) == (320, [320])
+    assert found.tables["requests"].num_rows == 320
+    assert "memcached:" in repr(found).splitlines()[-1]
+    json.loads(found.to_json())
+
+
+def test_requests_need_sockets(guest):
+    with pytest.raises(cp.UnreadableError, match="no events of sockets"):
+        cp.requests(guest("normal"))
+
+
+def test_a_query_has_an_arrow_table(guest):
+    pytest.importorskip("duckdb")
+    table = cp.query(
+        guest("sample-lock"), "select label, count(*) n from facts group by 1", execution=REQUESTS
+    )
+    assert sum(table["n"].to_pylist()) == 11
+    for wrong in ("", "select nothing from nowhere"):
+        with pytest.raises(cp.UsageError):
+            cp.query(guest("sample-lock"), wrong, execution=REQUESTS)
+
+
+def test_what_no_command_is_is_refused():
+    for command in ("sleep 1", []):
+        with pytest.raises(cp.UsageError, match="is no command"):
+            cp.ab(command, ["true"])
+
+
+def test_causes_are_a_line_each(answer):
+    head, *lines = repr(answer.causes).splitlines()[1:]
+    assert head.split() == ["contribution", "share", "executions", "sentence"]
+    assert len(lines) == len(answer.causes)
+    assert all(cause.sentence in line for cause, line in zip(answer.causes, lines, strict=True))
+    assert len(repr(answer.executions).splitlines()) == 13

@@ -34,6 +34,17 @@ def gate(normal: str, sample: Path) -> bool:
     return answer.verdict == "ok" and cp.calibrate(healthy, settings).verdict == "calibrated"
 
 
+def ask(recording: Path) -> None:
+    found = cp.explore(recording, given=["label == 'a'"], depth=2)
+    assert_type(found.conditions[0].words, str)
+    assert_type(cp.requests(recording).services[0].requests, int)
+    cp.query(recording, "select 1").to_pandas()
+    cp.view(recording, "view.html", begin=0, end=10**9)
+    assert_type(cp.record(["sleep", "1"], "here", runs=3), Path)
+    answer = cp.ab(["sleep", "1"], ["sleep", "2"], until="5%")
+    assert_type(answer.sentences, tuple[str, ...])
+
+
 def show(answer: cp.Comparison) -> None:
     assert_type(answer.causes[0].sentence, str)
     assert_type(answer.findings[0].contribution, float)
