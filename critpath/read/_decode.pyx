@@ -597,7 +597,7 @@ cdef class Decoder:
         cdef bint bound = self.bound != 0
         cdef Progress progress
         cdef Name* names = self.recording.names
-        cdef int64_t cpu = <int64_t>(<uint64_t>self.packet[PACKET_CPU] << 32)
+        cdef int64_t cpu = <int64_t>(<uint64_t>self.packet[PACKET_CPU] << 32), here = cpu
         cdef bint turned = False
         cdef bint direct = stream.frequency == 1000000000 and stream.shift == 0
         while pos < limit:
@@ -659,6 +659,7 @@ cdef class Decoder:
                 ts, place, room = self.ts, self.place, self.room
             if known.fields:
                 memset(self.values + self.value_count, 0, known.fields * 8)
+            here = cpu
             if known.bits >= 0:
                 pos = ((pos + known.align - 1) & -known.align) + known.bits
                 if pos > limit:
@@ -668,16 +669,21 @@ cdef class Decoder:
             else:
                 s.banks[0] = self.values + self.value_count
                 s.pos, s.clock = pos, clock
+                regs[ROLE_CPU] = -1
                 result = execute(s, known.pc)
                 pos, clock = s.pos, s.clock
                 if result != OK:
                     pos = begin
                     break
+                if cpu < 0:
+                    # Where a packet does not say it an event may.
+                    if 0 <= regs[ROLE_CPU] <= 0x7FFFFFFF:
+                        here = <int64_t>(<uint64_t>regs[ROLE_CPU] << 32)
             if pos == begin:
                 result = DAMAGE_EMPTY_EVENT
                 break
             ts[rows] = ns
-            place[rows] = cpu | known.row
+            place[rows] = here | known.row
             rows += known.row >= 0
             self.value_count += known.fields
             count += 1

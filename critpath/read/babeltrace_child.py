@@ -190,7 +190,11 @@ class _TraceWriter:
             for place in places:
                 values[place] = value
         self.timestamp.append(time)
-        self.cpu.append(self.cpus.get(_stream_key(stream), -1))
+        cpu = self.cpus.get(_stream_key(stream), -1)
+        payload = event.payload_field
+        if cpu < 0 and payload is not None and "perf_cpu" in payload:
+            cpu = int(payload["perf_cpu"])  # one stream of all cpus
+        self.cpu.append(cpu)
         self.event_class.append(index)
         self.values.extend(values)
         if len(self.timestamp) >= _BLOCK:

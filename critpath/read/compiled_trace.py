@@ -34,6 +34,7 @@ from critpath.units import NS_PER_S
 
 _FAR_SECONDS = (1 << 62) // NS_PER_S  # and no clock is shifted by more than as much again
 _HOLE = 1 << 30  # bytes of a file that were never written
+_PERF_CPU = "perf_cpu"  # the field of an event that has its cpu
 _FASTEST_CLOCK = 18 * NS_PER_S  # beyond that, parts of a second overflow 64 bits
 
 
@@ -292,7 +293,13 @@ class CompiledTrace:
             ("event-specific-context", event.context),
             ("event-payload", event.payload),
         )
-        layout = None if chosen.outputs else fixed_layout(fields for _, fields in scopes)
+        payload = event.payload.members if event.payload is not None else ()
+        # Early versions of perf had one stream for all cpus.
+        cpu = ""
+        if not of.present >> Role.CPU & 1 and any(member.name == _PERF_CPU for member in payload):
+            cpu = _PERF_CPU
+        needless = not chosen.outputs and not (cpu and selected is not None)
+        layout = fixed_layout(fields for _, fields in scopes) if needless else None
         if layout is not None:
             return (0, *layout), event.name, selected, chosen
         body = Compiler(
@@ -302,6 +309,7 @@ class CompiledTrace:
             of.schema.clock,
             chosen.outputs,
             strip,
+            cpu=cpu,
         )
         pc = body.begin(of.position)
         for name, fields in scopes:

@@ -271,6 +271,8 @@ class Compiler(Emitter):
         The trace's, which packets must repeat; empty if it has none.
     bank : int
         Where outputs go: 0 the event's values, 1 registers.
+    cpu : str
+        The field of an event that has its cpu; "" where the packet has it.
 
     Attributes
     ----------
@@ -288,6 +290,7 @@ class Compiler(Emitter):
         strip: bool = True,
         uuid: bytes = b"",
         bank: int = 0,
+        cpu: str = "",
     ) -> None:
         super().__init__(program)
         self.needed = needed
@@ -297,6 +300,7 @@ class Compiler(Emitter):
         self.strip = strip
         self.uuid = uuid
         self.bank = bank
+        self.cpu = cpu
         self.present = 0
         self._scope = ""
 
@@ -362,6 +366,8 @@ class Compiler(Emitter):
         needed = self._find_needed(raw)
         if needed is not None:
             targets.append((1, self._register(needed, signed=of.signed)))
+        if self.cpu and shown[1:] == (self.cpu,):
+            targets.append((1, int(Role.CPU)))
         if self._scope in {"packet-header", "packet-context", "event-header"}:
             roles = {ROLES[r] for r in of.roles if r in ROLES}
             if self._scope == "packet-context":

@@ -501,6 +501,10 @@ class Summary:
             )
         # Known only now: events are parsed as they come up.
         warnings[:0] = [w for t in self.traces for w in _metadata_warnings(t.schema)]
+        if any(t.schema.environment.tracer_name == "perf" for t in self.traces):
+            warnings.append(
+                "perf data convert leaves out what perf had lost: critpath reads perf.data itself"
+            )
         if backwards:
             warnings.append(
                 f"time runs backwards at {backwards} places within a stream: its events were sorted"

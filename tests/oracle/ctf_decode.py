@@ -287,5 +287,9 @@ class Trace:
                     if found[".".join(name)][0] == number:
                         found[".".join(name)] = (number, value)
         fields = {name: value for name, (_, value) in found.items()}
+        if cpu == -1:
+            within = {name[0]: value for name, value, _ in payload if len(name) == 1}
+            cpu = within.get("perf_cpu", -1)
+            cpu = cpu if isinstance(cpu, int) and 0 <= cpu < 1 << 31 else -1
         result.events.append(DecodedEvent(event.name, timestamp, cpu, fields))
         result.total += 1

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import random
 import struct
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,9 +19,13 @@ from oracle.perf_write import PerfFile, switch, waking
 
 from critpath.convert import convert_foreign, identify_foreign
 from critpath.errors import CritpathError, UnreadableError
-from critpath.model import Kind
+from critpath.model import EventRequest, Kind
 from critpath.read import KERNEL_EVENTS, Recording
+from critpath_record.ftrace.events import lttng_name
 
+FIXTURES = Path(__file__).resolve().parents[3] / "fixtures" / "perf-data"
+EXPECTED = json.loads((FIXTURES / "expected.json").read_text())
+STATEDUMP = "lttng_statedump_process_state"
 CHANGED = int(os.environ.get("CRITPATH_CHANGED_FILES", "200"))  # 2,000 were tried
 FORMS = (
     perf_write.USUAL,
@@ -121,6 +129,30 @@ def test_what_was_written_is_read(
     assert read(made) == sorted(truth, key=lambda of: of[:1])
     assert not losses
     assert len(warnings) == file.beside
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_recordings_of_perf_are_as_perf_prints_them(
+    tmp_path: Path, unpack: Callable[[Path], Path], name: str
+) -> None:
+    if name == "compressed.data":
+        pytest.importorskip("pyarrow")
+    made, warnings, losses = convert(
+        tmp_path, (unpack(FIXTURES / "recorded.tar.xz") / name).read_bytes()
+    )
+    expected = EXPECTED[name]
+    every = [EventRequest(Kind.OTHER, ("*",), ())]
+    events = Recording(made).read(every)
+    found = Counter(events.classes[number].name for number in events.event_class.tolist())
+    own = ("critpath_current", "lttng_statedump_start", "lttng_statedump_end", STATEDUMP)
+    names = {lttng_name(*of.split(":")): n for of, n in expected["counts"].items() if of[0] != "c"}
+    assert {of: n for of, n in found.items() if of not in own} == names
+    switches = [(time, cpu, *of) for time, cpu, kind, of in read(made) if kind == "SWITCH"]
+    shown = sorted((time, cpu, before, after) for time, cpu, before, _, after in switches)
+    assert hashlib.sha256(repr(shown).encode()).hexdigest() == expected["switches"]
+    assert sum(losses.values()) == expected["lost_in_all"]
+    told = {"mixed.data": "no tracepoints left out", "alone.data": "some processes only"}.get(name)
+    assert [told in of for of in warnings] == [True] if told else not warnings
 
 
 def test_records_are_put_in_order_within_rounds(tmp_path: Path) -> None:
