@@ -65,7 +65,7 @@ wheels: $(VENV)/tools packages-wheels ## dist/: the source distribution, and a w
 	  sh .ci/elsewhere $(VENV)/elsewhere $(BIN)/python $(CURDIR)/dist "$${place%-*}" "$${place##*-}" $(ELSEWHERE_TESTS) || exit 1; \
 	done
 
-# An hour for each target; FUZZ_TARGETS names some of metadata, streams, saved, sockets, stacks.
+# An hour for each target; FUZZ_TARGETS names some of metadata, streams, saved, sockets, stacks, foreign.
 FUZZ_SECONDS ?= 3600
 FUZZ_JOBS ?= 1
 FUZZ_TARGETS ?=

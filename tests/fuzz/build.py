@@ -42,6 +42,10 @@ MODULES: Final = (
     "requests/_owners",
     "requests/_pieces",
     "explore/_bits",
+    "convert/_ftrace_text",
+    "convert/_perf_data",
+    "convert/_perfetto",
+    "convert/_trace_dat",
 )
 
 # -O1 keeps accesses that -O3 would find useless.  Unaligned words are read on purpose, on

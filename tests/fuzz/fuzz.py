@@ -24,7 +24,7 @@ import contract  # noqa: E402 - found by the path above
 
 # Where Python looks at bytes of others itself; behind it are native modules, which count on
 # their own, and what only goes on with what these have checked.
-STAGES = ("executions", "explore", "read", "record.stacks", "requests", "store")
+STAGES = ("convert", "executions", "explore", "read", "record.stacks", "requests", "store")
 
 
 def instrumented() -> None:

@@ -32,7 +32,7 @@ import build
 
 HERE: Final = Path(__file__).resolve().parent
 
-TARGETS: Final = ("metadata", "streams", "saved", "sockets", "stacks")
+TARGETS: Final = ("metadata", "streams", "saved", "sockets", "stacks", "foreign")
 RESULTS: Final = build.PLACE / "results.jsonl"
 # Traces of others are tried where they are, and not kept.
 SHARED: Final = build.ROOT.parent / "shared" / "traces"

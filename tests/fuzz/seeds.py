@@ -28,6 +28,7 @@ import sockets
 import stacks
 import streams
 from oracle.ctf_write import Generator, Writer
+from oracle.perf_write import PerfFile, switch, waking
 
 from critpath import __version__
 from critpath.documents.calibration import (
@@ -390,6 +391,32 @@ def stack_seeds() -> None:
     keep("stacks", b"\3" + stacks.SAMPLES)
 
 
+def foreign_seeds() -> None:
+    """Write small files of other tools."""
+    for order in "<>":
+        for piped in (False, True):
+            file = PerfFile(order=order, cpus=2, beside=piped)
+            file.index()
+            file.comm(70, 70, "server")
+            file.fork(70, 71, 70)
+            for number, tid in enumerate((70, 71, 0)):
+                file.sample(number % 2, 1000 * number, "sched_waking", waking(tid, 0), 70)
+                file.sample(number % 2, 1000 * number + 9, "sched_switch", switch(0, 1, tid), 0)
+                file.lost(0, 1000 * number + 10, 3)
+                file.round()
+            file.lost_samples(1, 9)
+            keep("foreign", file.pipe() if piped else file.file())
+    keep(
+        "foreign",
+        b"# tracer: nop\n#\n"
+        b"     app-70    [000] d..2. 100.000005: sched_switch: prev_comm=app prev_pid=70"
+        b" prev_prio=120 prev_state=S ==> next_comm=swapper/0 next_pid=0 next_prio=120\n"
+        b"  <idle>-0     [000] dNh2. 100.000009: sched_waking: comm=app pid=70 prio=120"
+        b" target_cpu=000\n"
+        b"CPU:0 [LOST 12 EVENTS]\n",
+    )
+
+
 def main() -> None:
     """Write every seed."""
     random.seed(0)
@@ -404,6 +431,7 @@ def main() -> None:
     saved_seeds()
     socket_seeds()
     stack_seeds()
+    foreign_seeds()
 
 
 if __name__ == "__main__":
