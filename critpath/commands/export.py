@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -38,6 +39,7 @@ SETTINGS = (*READING, *RUNNING)
 SKETCHES = "sketches"  # the only format that is a directory
 SPANS = "otlp-json"
 SAVED = "paths"
+SCHEDULED: Final = "perfetto"  # the format that shows all threads and cpus
 _OFFERED = tuple(name for name, format_ in FORMATS.items() if format_.of in {PATHS, ALIGNMENTS})
 
 
@@ -94,6 +96,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         count, what = len(chosen), "guide tree" if name == "newick" else "alignment"
     else:
         sets = _sets(arguments, settings)
+        if name == SCHEDULED:
+            sets = add_timelines(sets, settings)
         write_pieces(arguments.output, format_.render(sets))
         count, what = sum(len(one.paths) for one in sets), "execution"
     if arguments.output != STDOUT:
@@ -238,6 +242,21 @@ def _sets(arguments: argparse.Namespace, settings: Settings) -> list[Exported]:
             "critpath path and critpath compare show what executions are called",
         )
     return sets
+
+
+def add_timelines(sets: list[Exported], settings: Settings) -> list[Exported]:
+    """Add what all threads did, of one recording that is at hand; what keeps from it is said."""
+    from critpath import flow  # noqa: PLC0415 - numpy and the stages
+
+    (one, *others) = sets
+    if others or is_saved(one.name):
+        return sets
+    with Progress(quiet=settings["quiet"]) as progress:
+        progress("reading threads and cpus")
+        timelines, why = flow.read_timelines(Path(one.name), settings["reader"])
+    if why:
+        hint(f"threads on paths only, not all threads and cpus: {why}", quiet=settings["quiet"])
+    return [replace(one, timelines=timelines)]
 
 
 def _say_left_out(document: ComparisonDocument, one: Exported, source: str, *, quiet: bool) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
 from critpath.commands.declared import FORCE, TO, either, flag, option
+from critpath.commands.export import SCHEDULED, add_timelines
 from critpath.commands.formats import format_by_ending, format_name
 from critpath.commands.looking import FORMATS as LOOKS
 from critpath.commands.looking import ROWS_OF, SORTS, is_asked, names_paths, show_look
@@ -133,6 +134,8 @@ def _write(arguments: argparse.Namespace, settings: Settings, paths: PathSet, na
         from critpath.report.exports import Exported  # noqa: PLC0415 - start-up time
 
         sets = [Exported(str(arguments.trace), paths)]
+        if name == SCHEDULED:
+            sets = add_timelines(sets, settings)
         write_pieces(arguments.output, FORMATS[name].render(sets))
         hint_written(arguments, paths, quiet=settings["quiet"])
     elif arguments.output == STDOUT:

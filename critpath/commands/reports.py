@@ -368,7 +368,10 @@ def load_comparison(file: str) -> ComparisonDocument:
 
 def is_saved(source: str) -> bool:
     """Tell a saved comparison from what executions are extracted from."""
+    from critpath.convert import identify_foreign  # noqa: PLC0415 - start-up time
     from critpath.store import find_format  # noqa: PLC0415 - start-up time
 
     path = Path(source)
-    return source == STDOUT or (path.is_file() and not find_format(path))
+    if source == STDOUT:
+        return True
+    return path.is_file() and not find_format(path) and identify_foreign(path) is None

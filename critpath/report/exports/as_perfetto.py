@@ -20,63 +20,23 @@ from typing import Final
 import numpy as np
 
 from critpath.documents import FindingEntry
-from critpath.model import Bool, CriticalPaths, State
+from critpath.model import CriticalPaths, State
 from critpath.model.details import word_detail
 from critpath.model.stacks import frame_name
 from critpath.model.vectors import host_of
 from critpath.report.exports.exported import Exported, execution_name, thread_name
+from critpath.report.exports.protobuf import fixed64, message, number, text, varint
+from critpath.report.exports.schedule import find_processes, pack_schedule
 from critpath.report.palette import LOOKS, words_of
 from critpath.text.phrases import KINDS
 from critpath.units import safe_text
-
-_VARINT, _FIXED64, _LENGTH = 0, 1, 2
-_SEVEN: Final = 0x7F
-_MORE: Final = 0x80
-_SHORT: Final = tuple(bytes([value]) for value in range(_MORE))
-
-
-def varint(value: int) -> bytes:
-    """Return an integer in groups of seven bits, the lowest first.
-
-    A negative one is its 64 bits of two's complement, as ``int32`` and ``int64`` have it.
-    """
-    if 0 <= value < _MORE:
-        return _SHORT[value]
-    value &= 0xFFFF_FFFF_FFFF_FFFF
-    groups = bytearray()
-    while value >= _MORE:
-        groups.append(value & _SEVEN | _MORE)
-        value >>= 7
-    groups.append(value)
-    return bytes(groups)
-
-
-def number(field: int, value: int) -> bytes:
-    """Return a field of type int, uint, bool or enum."""
-    return varint(field << 3 | _VARINT) + varint(value)
-
-
-def fixed64(field: int, value: int) -> bytes:
-    """Return a field of type fixed64."""
-    return varint(field << 3 | _FIXED64) + value.to_bytes(8, "little")
-
-
-def message(field: int, *parts: bytes) -> bytes:
-    """Return a field that holds a message: its fields one after the other."""
-    content = b"".join(parts)
-    return varint(field << 3 | _LENGTH) + varint(len(content)) + content
-
-
-def text(field: int, value: str) -> bytes:
-    """Return a field of type string; lone surrogates, which UTF-8 has not, become ``?``."""
-    return message(field, value.encode("utf-8", "replace"))
-
 
 # Field numbers, by the message that they are of.
 _PACKET: Final = 1  # of Trace
 _CLOCK_SNAPSHOT, _TIMESTAMP, _SEQUENCE, _TRACK_EVENT, _INTERNED, _FLAGS = 6, 8, 10, 11, 12, 13
 _TRACK_DESCRIPTOR: Final = 60
-_UUID, _TRACK_NAME, _PARENT, _CHILD_ORDERING, _RANK, _MERGING = 1, 2, 5, 11, 12, 15
+_UUID, _TRACK_NAME, _THREAD, _PARENT, _CHILD_ORDERING, _RANK = 1, 2, 4, 5, 11, 12
+_PID, _TID = 1, 2  # of ThreadDescriptor
 _CATEGORIES, _NAMES, _ANNOTATION_NAMES, _ANNOTATION_STRINGS = 1, 2, 3, 29  # of InternedData
 _CATEGORY_ID, _ANNOTATION, _TYPE, _NAME_ID, _OF_TRACK, _FLOW, _FLOW_ENDS = 3, 4, 9, 10, 11, 47, 48
 _ANNOTATION_ID, _BOOL, _INT, _STRING_ID = 1, 2, 4, 17
@@ -85,9 +45,16 @@ _CLOCK, _CLOCK_ID, _CLOCK_TIME = 1, 1, 2
 _SLICE_BEGIN, _SLICE_END = 1, 2
 _CLEARED, _NEEDED = 1, 2
 _EXPLICIT: Final = 3  # children stand in the order of their rank
-_NEVER_MERGED: Final = 2  # two executions may have one name
 _REALTIME, _BOOTTIME = 1, 6
-_MINE: Final = 1  # all packets are one sequence
+_MINE: Final = 1  # the sequence of tracks and slices
+_SCHEDULE: Final = 2  # that of the kernel's events
+
+# What tracks are called.
+_PATHS: Final = "critical paths"
+_FINDINGS: Final = "findings"
+_THREADS: Final = "threads on critical paths"
+_MORE_PATHS: Final = "on another critical path"
+_LONG: Final = 1 << 62
 
 _BATCH: Final = 4096
 _HEAD: Final = varint(_PACKET << 3 | 2)
@@ -134,7 +101,7 @@ class Slices:
     def __init__(self) -> None:
         self._tracks: list[bytes] = []
         self._places: list[bytes] = []  # the field by which an event names its track
-        self._children: dict[int, int] = {}
+        self._ranks: dict[tuple[int, str], int] = {}  # of what has the same track above and name
         self._categories, self._names = _Table(_CATEGORIES), _Table(_NAMES)
         self._keys, self._texts = _Table(_ANNOTATION_NAMES), _Table(_ANNOTATION_STRINGS)
         # One entry per slice; the texts of most are shared.
@@ -144,20 +111,28 @@ class Slices:
         # One entry per event: when, and 2 * slice (+ 1 for its end).
         self._time, self._event = array("q"), array("q")
 
-    def track(self, name: str, above: int = 0) -> int:
-        """Add a track below another one (0 for none) and return its number."""
+    def track(self, name: str, above: int = 0, *, thread: tuple[int, int] | None = None) -> int:
+        """Add a track below another one (0 for none) and return its number.
+
+        Tracks of one name below one are shown as rows of one.  `thread`: the process and thread
+        that it is of; the viewer puts it below these.
+        """
         number_ = len(self._tracks) + 1
         self._places.append(number(_OF_TRACK, number_))
-        rank = self._children[above] = self._children.get(above, 0) + 1
+        rank = self._ranks.setdefault((above, name), len(self._ranks) + 1)
+        if thread is None:
+            of = text(_TRACK_NAME, safe_text(name))
+        else:
+            pid, tid = thread
+            of = message(_THREAD, number(_PID, pid), number(_TID, tid))
         self._tracks.append(
             message(
                 _TRACK_DESCRIPTOR,
                 number(_UUID, number_),
                 number(_PARENT, above) if above else b"",
-                text(_TRACK_NAME, safe_text(name)),
+                of,
                 number(_CHILD_ORDERING, _EXPLICIT),
                 number(_RANK, rank),
-                number(_MERGING, _NEVER_MERGED),
             )
         )
         return number_
@@ -251,8 +226,8 @@ class Slices:
             yield _HEAD + varint(len(content)) + content
 
 
-def _packet(*parts: bytes) -> bytes:
-    return message(_PACKET, *parts, number(_SEQUENCE, _MINE))
+def _packet(*parts: bytes, sequence: int = _MINE) -> bytes:
+    return message(_PACKET, *parts, number(_SEQUENCE, sequence))
 
 
 def _snapshot(time: int, epoch: int) -> bytes:
@@ -264,14 +239,33 @@ def _snapshot(time: int, epoch: int) -> bytes:
     )
 
 
+class _Rows:
+    """Tracks of one name, as many as it takes for nothing to lie over something else."""
+
+    def __init__(self, slices: Slices, name: str, above: int, *first: int) -> None:
+        self._slices, self._name, self._above = slices, name, above
+        self._free = [(-_LONG, track) for track in first]  # until when each is taken
+
+    def place(self, begin: int, end: int) -> int:
+        """Return the track for something from `begin` to `end`; they come in order of begin."""
+        row = next((i for i, (until, _) in enumerate(self._free) if until <= begin), None)
+        if row is None:
+            row = len(self._free)
+            self._free.append((begin, self._slices.track(self._name, self._above)))
+        track = self._free[row][1]
+        self._free[row] = end, track
+        return track
+
+
 def perfetto_trace(sets: Sequence[Exported]) -> Iterator[bytes]:
     """Write critical paths as a Perfetto trace, piece by piece.
 
-    A track per execution, with one slice over all of it; below it one per thread on its
-    path, with a slice per segment; of several hosts these stand below their host's.  Where the
-    path moves to another thread, a flow leads from the segment of who woke it to that of who
-    was woken.  Findings of a comparison have tracks of their own below the execution.  Several
-    sets have a track each above.
+    A track for each kind of execution, beside it one with their critical paths; a track for each
+    thread on a path, with what it did for that.  Where executions overlap, a track has as many
+    rows.  Where the path moves to another thread, a flow leads from the segment of who woke it to
+    that of who was woken.  Findings of a comparison have a track of their own.  Of one recording
+    whose timelines are there, the viewer has who ran on each cpu and what each thread did, and
+    shows threads below their processes.  Each set has a track above.
 
     Parameters
     ----------
@@ -283,34 +277,47 @@ def perfetto_trace(sets: Sequence[Exported]) -> Iterator[bytes]:
         One after the other they are the file.
     """
     slices = Slices()
+    timelines = sets[0].timelines if len(sets) == 1 else None
+    groups = find_processes(timelines) if timelines is not None else {}
     flows = 0
     for one in sets:
-        above = slices.track(one.name) if len(sets) > 1 else 0
-        moves = one.paths.paths.wakes
-        bodies = _Bodies(slices, one.paths.paths)
-        for index in range(len(one.paths)):
-            flows = _execution(slices, bodies, one, moves, index, above, flows)
+        above = slices.track(one.name)
+        flows = _Set(slices, one, above, groups).write(flows)
     yield from slices.write(_epoch(sets))
+    if timelines is not None:
+        yield from (_packet(content, sequence=_SCHEDULE) for content in pack_schedule(timelines))
 
 
-class _Bodies(dict[tuple[int, ...], bytes]):
+class _Bodies:
     """Everything of a segment but its time and its track, made once per kind."""
 
     def __init__(self, slices: Slices, paths: CriticalPaths) -> None:
-        super().__init__()
         self.slices, self.paths = slices, paths
+        mille = np.floor(_SURE * np.where(paths.others, 0, paths.confidence)).astype(np.int64)
+        names = ("state", "detail", "comm", "tid", "cpu", "lossy", "uncertainty", "stack")
+        columns = (*(getattr(paths, name) for name in (*names, "waker_stack")), mille)
+        self._kinds = list(zip(*(column.tolist() for column in columns), strict=True))
+        self._made: dict[tuple[object, ...], bytes] = {}
 
-    def __missing__(self, kind: tuple[int, ...]) -> bytes:
+    def of(self, row: int, *, named: bool = False) -> bytes:
+        """Return that of a segment; `named`: its thread is in its name."""
+        key = named, *self._kinds[row]
+        if key not in self._made:
+            self._made[key] = self._make(self._kinds[row], named=named)
+        return self._made[key]
+
+    def _make(self, kind: tuple[int, ...], *, named: bool) -> bytes:
         code, detail, comm, tid, cpu, lossy, bound, stack, waker, mille = kind
         state, said = State(code), word_detail(self.paths.details[detail])
         waited = state == State.WAIT_CPU
-        self[kind] = self.slices.body(
-            LOOKS[state.name].words,
+        thread = self.paths.strings[comm]
+        return self.slices.body(
+            LOOKS[state.name].words + f": {thread_name(thread, tid)}" * named,
             state.name,
             {
                 "state": state.name,
                 "who ran" if waited else "detail": said,
-                "thread": self.paths.strings[comm],
+                "thread": thread,
                 "tid": tid if tid >= 0 else None,
                 "cpu": cpu if cpu >= 0 else None,
                 "lossy": True if lossy else None,
@@ -320,84 +327,115 @@ class _Bodies(dict[tuple[int, ...], bytes]):
                 "woken in the code": self._calls(waker),
             },
         )
-        return self[kind]
 
     def _calls(self, code: int) -> str:
         """Return the functions of a stack, the outermost first."""
         return " > ".join(map(frame_name, reversed(self.paths.stacks[code]))) if code >= 0 else ""
 
 
-def _execution(
-    slices: Slices,
-    bodies: _Bodies,
-    one: Exported,
-    moves: Bool,
-    index: int,
-    above: int,
-    flows: int,
-) -> int:
-    """Add one execution and return how many flows there are by then."""
-    executions, paths = one.paths.executions, one.paths.paths
-    begin, end = int(executions.begin[index]), int(executions.end[index])
-    name = execution_name(executions, index)
-    track = slices.track(name, above)
-    about = {
-        "id": executions.id[index],
-        "label": executions.label[index],
-        "set": one.name,
-        "recording": one.paths.sources[int(one.paths.session[index])],
-        "type": one.cluster(index),
-        "tid": int(executions.tid[index]),
-        "lossy": True if one.paths.lossy[index] else None,
-    }
-    whole = slices.open(begin, track, slices.body(name, "execution", about))
-    rows = slice(int(paths.start[index]), int(paths.start[index + 1]))
-    columns = ("begin", "end", "state", "detail", "comm", "tid", "cpu", "lossy", "uncertainty")
-    tracks: dict[tuple[int, int], int] = {}
-    hosts: dict[int, int] = {}
-    several = bool((paths.host[rows] != executions.host[index]).any())
-    before = -1
-    for low, high, *kind, mille, host, leaves in zip(
-        *(getattr(paths, column)[rows].tolist() for column in (*columns, "stack", "waker_stack")),
-        np.floor(_SURE * np.where(paths.others[rows], 0, paths.confidence[rows]))
-        .astype(np.int64)
-        .tolist(),
-        paths.host[rows].tolist(),
-        moves[rows].tolist(),
-        strict=True,
-    ):
-        _, _, comm, tid, *_ = kind
-        thread = tracks.get((host, tid))
-        if thread is None:
-            shown = thread_name(paths.strings[comm], tid)
-            group = track
-            if several:
-                name = host_of(paths.strings[comm]) or f"host {host}"
-                group = hosts.get(host) or slices.track(name, track)
-                hosts[host] = group
-            thread = tracks[host, tid] = slices.track(shown, group)
-        segment = slices.open(low, thread, bodies[*kind, mille])
-        slices.close(high, segment)
-        if before >= 0:
-            flows += 1
-            slices.flow(before, segment, flows)
-        before = segment if leaves else -1
-    slices.close(end, whole)
-    if one.findings:
-        _findings(slices, one.findings[index], track)
-    return flows
+class _Set:
+    """One set of executions on its way."""
+
+    def __init__(
+        self, slices: Slices, one: Exported, above: int, processes: Mapping[int, int]
+    ) -> None:
+        self._slices, self._one, self._above = slices, one, above
+        self._processes = processes  # by thread
+        self._bodies = _Bodies(slices, one.paths.paths)
+        self._named: dict[tuple[int, str], _Rows] = {}
+        self._threads: dict[tuple[int, int], _Rows] = {}
+        self._groups: dict[int, int] = {}  # the track above the threads of a host
+        executions, paths = one.paths.executions, one.paths.paths
+        self._several = bool(len(np.unique(np.concatenate([paths.host, executions.host]))) > 1)
+        # Each kind and its paths, in order: what is looked at first stands first.
+        for kind in dict.fromkeys(map(self._kind, range(len(one.paths)))):
+            for name in (kind, f"{kind}: {_PATHS}"):
+                self._rows(name)
+        self._wakes = paths.wakes
+
+    def _kind(self, index: int) -> str:
+        executions = self._one.paths.executions
+        return safe_text(executions.label[index] or executions.comm[index]) or "executions"
+
+    def _rows(self, name: str) -> _Rows:
+        key = self._above, name
+        if key not in self._named:
+            self._named[key] = _Rows(
+                self._slices, name, self._above, self._slices.track(*key[::-1])
+            )
+        return self._named[key]
+
+    def write(self, flows: int) -> int:
+        """Add all of it, and return how many flows there are by then."""
+        begin = self._one.paths.executions.begin
+        parts: list[tuple[int, int, int]] = []  # begin, end and number of segments
+        for index in np.argsort(begin, kind="stable").tolist():
+            parts += self._execution(index)
+        paths = self._one.paths.paths
+        made = {}
+        for low, high, row in sorted(parts):
+            body = self._bodies.of(row)
+            made[row] = self._slices.open(low, self._thread(row).place(low, high), body)
+            self._slices.close(high, made[row])
+        starts = set(paths.start.tolist())
+        for row in np.flatnonzero(self._wakes).tolist():
+            if row + 1 in made and row + 1 not in starts and row in made:
+                flows += 1
+                self._slices.flow(made[row], made[row + 1], flows)
+        return flows
+
+    def _thread(self, row: int) -> _Rows:
+        """Return the rows of the thread that a segment is of."""
+        paths, slices = self._one.paths.paths, self._slices
+        host, tid = int(paths.host[row]), int(paths.tid[row])
+        if (host, tid) not in self._threads:
+            comm = paths.strings[int(paths.comm[row])]
+            if tid in self._processes and not self._several:
+                track = slices.track("", thread=(self._processes[tid], tid))
+                self._threads[host, tid] = _Rows(slices, _MORE_PATHS, track, track)
+            else:
+                if host not in self._groups:
+                    name = host_of(comm) or f"host {host}" if self._several else _THREADS
+                    self._groups[host] = slices.track(name, self._above)
+                above = self._groups[host]
+                name = thread_name(comm, tid)
+                self._threads[host, tid] = _Rows(slices, name, above, slices.track(name, above))
+        return self._threads[host, tid]
+
+    def _execution(self, index: int) -> Iterator[tuple[int, int, int]]:
+        """Add an execution and its path; yield its segments."""
+        one, slices = self._one, self._slices
+        executions, paths = one.paths.executions, one.paths.paths
+        begin, end = int(executions.begin[index]), int(executions.end[index])
+        about = {
+            "id": executions.id[index],
+            "label": executions.label[index],
+            "set": one.name,
+            "recording": one.paths.sources[int(one.paths.session[index])],
+            "type": one.cluster(index),
+            "tid": int(executions.tid[index]),
+            "lossy": True if one.paths.lossy[index] else None,
+        }
+        kind = self._kind(index)
+        body = slices.body(execution_name(executions, index), "execution", about)
+        slices.close(end, slices.open(begin, self._rows(kind).place(begin, end), body))
+        track = self._rows(f"{kind}: {_PATHS}").place(begin, end)
+        own = int(executions.host[index]), int(executions.tid[index])
+        first, after = int(paths.start[index]), int(paths.start[index + 1])
+        for row in range(first, after):
+            low, high = int(paths.begin[row]), int(paths.end[row])
+            mine = (int(paths.host[row]), int(paths.tid[row])) == own
+            slices.close(high, slices.open(low, track, self._bodies.of(row, named=not mine)))
+            yield low, high, row
+        if one.findings:
+            _findings(slices, one.findings[index], self._rows(f"{kind}: {_FINDINGS}"))
 
 
-def _findings(slices: Slices, findings: Sequence[FindingEntry], above: int) -> None:
-    """Add the findings, on as many tracks as it takes for none to lie over another."""
-    free: list[tuple[int, int]] = []  # per track: until when it is taken, and the track
+def _findings(slices: Slices, findings: Sequence[FindingEntry], rows: _Rows) -> None:
+    """Add the findings of an execution."""
     for finding in sorted(findings, key=lambda f: (f.begin, f.end, f.rank)):
         begin, end = finding.begin, max(finding.begin, finding.end)
-        place = next((i for i, (until, _) in enumerate(free) if until <= begin), len(free))
-        if place == len(free):
-            free.append((begin, slices.track("findings", above)))
-        track = free[place][1]
-        free[place] = (end, track)
+        track = rows.place(begin, end)
         body = slices.body(
             f"{words_of(finding)}: {KINDS.get(finding.kind, finding.kind)}",
             "finding",

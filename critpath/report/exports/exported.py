@@ -17,7 +17,7 @@ from critpath.documents import (
     SetEntry,
 )
 from critpath.errors import UnreadableError
-from critpath.model import I64, CriticalPaths, Executions, PathSet, RequestFacts, State
+from critpath.model import I64, CriticalPaths, Executions, PathSet, RequestFacts, State, Timelines
 from critpath.model.details import read_details
 from critpath.model.requests import FACT_NUMBERS, FACT_TEXTS
 from critpath.schema.environment import Environment
@@ -39,12 +39,15 @@ class Exported:
         The type of every execution, where a comparison found it; else empty.
     findings : tuple of tuple of FindingEntry
         Of every execution, the findings of a comparison's document; else empty.
+    timelines : Timelines, optional
+        What all threads did, where the recording is at hand and small enough.
     """
 
     name: str
     paths: PathSet
     clusters: tuple[int | None, ...] = ()
     findings: tuple[tuple[FindingEntry, ...], ...] = ()
+    timelines: Timelines | None = None
 
     def cluster(self, index: int) -> int | None:
         """Return the type of an execution, None where it is not known."""

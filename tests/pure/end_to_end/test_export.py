@@ -56,7 +56,7 @@ def test_every_format_of_a_recording_holds_the_same_paths(critpath, guest, tmp_p
         trace = perfetto_trace_pb2.Trace()
         trace.ParseFromString((out / "t.pftrace").read_bytes())
         events = [packet for packet in trace.packet if packet.HasField("track_event")]
-        assert len(events) == 2 * (sum(segments) + len(paths))
+        assert len(events) == 2 * (2 * sum(segments) + len(paths))
         assert min(e.timestamp for e in events) == min(path["begin"] for path in paths)
         profiles = json.loads((out / "t.speedscope.json").read_text())["profiles"]
         assert [len(profile["samples"]) for profile in profiles] == segments

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as proto
 
+from critpath.convert import convert_foreign
 from critpath.errors import UnreadableError
 from critpath.model import CriticalPaths, Executions, PathSet, State
 from critpath.report.document.as_json import load_document, to_json
@@ -20,6 +21,7 @@ from critpath.report.exports.as_perfetto import perfetto_trace, varint
 from critpath.report.exports.exported import Exported, read_aligned_executions
 from critpath.report.palette import LOOKS
 from critpath.schema.environment import Environment
+from critpath.timeline import read_timelines
 
 CLEARED = proto.TracePacket.SEQ_INCREMENTAL_STATE_CLEARED
 NEEDED = proto.TracePacket.SEQ_NEEDS_INCREMENTAL_STATE
@@ -57,7 +59,14 @@ class Viewer:
         self.interned: dict[str, dict[int, str]] = {}
         now = -(2**63)
         assert trace.packet[0].sequence_flags & CLEARED
+        self.bundles, self.tree = [], None
         for packet in trace.packet:
+            if packet.trusted_packet_sequence_id == 2:
+                if packet.HasField("process_tree"):
+                    self.tree = packet.process_tree
+                else:
+                    self.bundles.append(packet.ftrace_events)
+                continue
             assert packet.trusted_packet_sequence_id == 1
             if packet.HasField("interned_data"):
                 self.intern(packet.interned_data)
@@ -92,8 +101,9 @@ class Viewer:
         assert descriptor.uuid
         assert descriptor.uuid not in self.tracks
         assert not descriptor.parent_uuid or descriptor.parent_uuid in self.tracks
-        assert descriptor.name
-        self.tracks[descriptor.uuid] = Track(descriptor.name, descriptor.parent_uuid)
+        assert bool(descriptor.name) != descriptor.HasField("thread")
+        name = descriptor.name or f"tid {descriptor.thread.tid} of {descriptor.thread.pid}"
+        self.tracks[descriptor.uuid] = Track(name, descriptor.parent_uuid)
 
     def event(self, event, now):
         track = self.tracks[event.track_uuid]
@@ -124,20 +134,26 @@ class Viewer:
         return getattr(annotation, which)
 
     def executions(self):
-        """The tracks that have a slice over a whole execution, in order."""
+        """Every slice over a whole execution, with its track, in order of time."""
+        return sorted(
+            (
+                (slice_, track)
+                for track in self.tracks.values()
+                for slice_ in track.slices
+                if slice_.category == "execution"
+            ),
+            key=lambda at: at[0].begin,
+        )
+
+    def segments(self, *, on_paths: bool):
+        """Every segment with its track: on tracks of paths, or on those of threads."""
         return [
-            (uuid, track)
-            for uuid, track in self.tracks.items()
-            if track.slices and track.slices[0].category == "execution"
+            (slice_, track)
+            for track in self.tracks.values()
+            for slice_ in track.slices
+            if slice_.category in State.__members__
+            and track.name.endswith(": critical paths") == on_paths
         ]
-
-    def below(self, uuid):
-        return [track for track in self.tracks.values() if track.parent == uuid]
-
-    def execution_of(self, track):
-        """The execution's track that a thread's is below, or below its host's."""
-        above = {uuid for uuid, _ in self.executions()}
-        return track.parent if track.parent in above else self.tracks[track.parent].parent
 
     def flows(self):
         source, target = {}, {}
@@ -168,45 +184,59 @@ def wakes(threads):
 
 
 def check(viewer, sets):
-    """Every execution is tiled by its slices, every wake is one flow."""
-    expected = [(one, i) for one in sets for i in range(len(one.paths))]
+    """Every execution and every segment is there, on its rows; every wake is one flow."""
+    expected = sorted(
+        (int(one.paths.executions.begin[i]), int(one.paths.executions.end[i]))
+        for one in sets
+        for i in range(len(one.paths))
+    )
     found = viewer.executions()
-    assert len(found) == len(expected)
-    moves = 0
-    for (uuid, track), (one, i) in zip(found, expected, strict=True):
-        executions, paths = one.paths.executions, one.paths.paths
-        (whole,) = track.slices
-        assert (whole.begin, whole.end) == (executions.begin[i], executions.end[i])
-        rows = range(paths.start[i], paths.start[i + 1])
-        below = [t for t in viewer.below(uuid) if t.name != "findings" and t.slices]
-        groups = [key for key, t in viewer.tracks.items() if t.parent == uuid and not t.slices]
-        below += [t for group in groups for t in viewer.below(group)]
-        hosts = {paths.host[r] for r in rows}
-        several = len(hosts | {executions.host[i]}) > 1
-        assert len(groups) == (len(hosts) if several else 0)
-        slices = sorted(
-            ((s, t) for t in below for s in t.slices), key=lambda at: (at[0].begin, at[0].end)
-        )
-        assert len(slices) == len(rows)
-        assert len(below) == len({(paths.host[r], paths.tid[r]) for r in rows})
-        if len({(paths.begin[r], paths.end[r]) for r in rows}) == len(rows):
-            for (slice_, _), r in zip(slices, rows, strict=True):
+    assert sorted((slice_.begin, slice_.end) for slice_, _ in found) == expected
+    moves, wanted = 0, []
+    for one in sets:
+        paths = one.paths.paths
+        for i in range(len(one.paths)):
+            rows = range(paths.start[i], paths.start[i + 1])
+            moves += sum(wakes([(paths.host[r], paths.tid[r]) for r in rows]))
+            for r in rows:
                 state = State(int(paths.state[r]))
-                assert (slice_.begin, slice_.end) == (paths.begin[r], paths.end[r])
-                assert (slice_.name, slice_.category) == (LOOKS[state.name].words, state.name)
-                about = slice_.about
-                assert about["state"] == state.name
-                assert (about["begin (ns)"], about["end (ns)"]) == (slice_.begin, slice_.end)
-                assert about.get("tid", -1) == max(paths.tid[r], -1)
-                assert about.get("cpu", -1) == max(paths.cpu[r], -1)
-                assert about.get("lossy", False) == paths.lossy[r]
-        thread = [(paths.host[r], paths.tid[r]) for r in rows]
-        moves += sum(wakes(thread))
+                wanted.append(
+                    (
+                        int(paths.begin[r]),
+                        int(paths.end[r]),
+                        state.name,
+                        max(int(paths.tid[r]), -1),
+                        max(int(paths.cpu[r]), -1),
+                        bool(paths.lossy[r]),
+                    )
+                )
+    for on_paths in (True, False):
+        slices = viewer.segments(on_paths=on_paths)
+        got = [
+            (
+                s.begin,
+                s.end,
+                s.category,
+                s.about.get("tid", -1),
+                s.about.get("cpu", -1),
+                s.about.get("lossy", False),
+            )
+            for s, _ in slices
+        ]
+        assert sorted(got) == sorted(wanted)
+        for slice_, _ in slices:
+            assert slice_.about["state"] == slice_.category
+            assert (slice_.about["begin (ns)"], slice_.about["end (ns)"]) == (
+                slice_.begin,
+                slice_.end,
+            )
+            words = LOOKS[slice_.category].words
+            assert slice_.name.startswith(words) if on_paths else slice_.name == words
     flows = viewer.flows()
     assert len(flows) == moves
     for (from_track, source), (to_track, target) in flows:
         assert from_track is not to_track
-        assert viewer.execution_of(from_track) == viewer.execution_of(to_track)
+        assert not from_track.name.endswith(": critical paths")
         assert source.end == target.begin
 
 
@@ -281,10 +311,18 @@ def test_both_sets_of_a_comparison(factory):
     check(viewer, sets)
     roots = {uuid: t.name for uuid, t in viewer.tracks.items() if not t.parent}
     assert list(roots.values()) == ["a", "b"]
-    names = [track.name for _, track in viewer.executions()]
-    assert names[:2] == ["1 (mixed), worker 1201", "2 (mixed), worker 1201"]
-    uuid, _ = viewer.executions()[0]
-    assert {track.name for track in viewer.below(uuid)} == {"worker 1201", "kworker/0:1 33"}
+    names = [slice_.name for slice_, _ in viewer.executions()]
+    assert "1 (mixed), worker 1201" in names
+    (first, *_) = roots
+    below = {track.name for track in viewer.tracks.values() if track.parent == first}
+    assert below == {"mixed", "mixed: critical paths", "threads on critical paths"}
+    (group,) = [
+        u for u, t in viewer.tracks.items() if t.name.startswith("threads") and t.parent == first
+    ]
+    assert {t.name for t in viewer.tracks.values() if t.parent == group} == {
+        "worker 1201",
+        "kworker/0:1 33",
+    }
     waits = [s for t in viewer.tracks.values() for s in t.slices if s.category == "WAIT_DISK"]
     assert waits
     assert {s.about["detail"] for s in waits} == {"virtio1-req.0"}
@@ -293,7 +331,7 @@ def test_both_sets_of_a_comparison(factory):
 def test_who_ran_is_named_where_a_cpu_was_waited_for():
     state = int(State.WAIT_CPU)
     viewer = Viewer(perfetto_trace([some_set([(0, [(5, state, 3, 1, 7, 0)])])]))
-    (slice_,) = [s for t in viewer.tracks.values() for s in t.slices if s.category == "WAIT_CPU"]
+    ((slice_, _),) = viewer.segments(on_paths=False)
     assert slice_.about["who ran"] == "disk (7)"
     assert slice_.about["thread"] == "main"
     assert "detail" not in slice_.about
@@ -304,15 +342,16 @@ def test_a_saved_comparison_has_its_findings_beside_the_segments(factory):
     one = read_aligned_executions(document, "c.json", ())
     viewer = Viewer(perfetto_trace([one]))
     check(viewer, [one])
-    for (uuid, track), aligned in zip(viewer.executions(), document.aligned, strict=True):
-        assert track.name.startswith(aligned.execution + " ")
-        assert track.slices[0].about["type"] == one.cluster(aligned.position)
-        findings = [s for t in viewer.below(uuid) if t.name == "findings" for s in t.slices]
-        mine = [f for f in document.findings if f.position == aligned.position]
-        assert sorted((s.about["rank"], s.begin, s.end) for s in findings) == sorted(
-            (f.rank, f.begin, f.end) for f in mine
-        )
-        assert {s.about["kind"] for s in findings} == {f.kind for f in mine}
+    found = [s for t in viewer.tracks.values() for s in t.slices if s.category == "finding"]
+    mine = [f for f in document.findings if f.position in {a.position for a in document.aligned}]
+    assert sorted((s.about["rank"], s.begin, s.end, s.about["kind"]) for s in found) == sorted(
+        (f.rank, f.begin, f.end, f.kind) for f in mine
+    )
+    tracks = {t.name for t in viewer.tracks.values() if any(s in found for s in t.slices)}
+    assert tracks == {"mixed: findings"}
+    assert {s.about["type"] for s, _ in viewer.executions()} == {
+        one.cluster(aligned.position) for aligned in document.aligned
+    }
     (some,) = read_aligned_executions(document, "c.json", ["2"]).paths.executions.id
     assert some == "2"
 
@@ -352,3 +391,53 @@ def test_a_comparison_read_back_may_have_a_new_kind_and_no_such_recording(factor
         row.source = 7
     with pytest.raises(UnreadableError, match="of a recording that the set has not"):
         read_aligned_executions(document, "c.json", [])
+
+
+def test_threads_and_cpus_are_the_kernels_events(guest, tmp_path):
+    """Who ran on each cpu, and who woke whom, is as in the recording: read back, and by schema."""
+    recording = guest("sample-lock")
+    events, timelines = read_timelines(recording)
+    one = replace(some_set([(int(events.timestamp[0]) + 10**6, [(500, 1, 0, 1, 332, 0)])]))
+    viewer = Viewer(pieces := list(perfetto_trace([replace(one, timelines=timelines)])))
+    threads = {t.tid: (t.tgid, t.name) for t in viewer.tree.threads}
+    threads |= {p.pid: (p.pid, p.cmdline[0]) for p in viewer.tree.processes}
+    assert threads[332] == (327, "worker-0")
+    # The thread's own track has its segments, below its process.
+    assert "tid 332 of 327" in {track.name for track in viewer.tracks.values() if track.slices}
+    file, place = tmp_path / "trace.pftrace", tmp_path / "back"
+    file.write_bytes(b"".join(pieces))
+    place.mkdir()
+    convert_foreign(file, place)
+    _, back = read_timelines(place)
+
+    def ran(of):
+        """Time on each cpu by thread, from the first switch on."""
+        found = {}
+        for at, (_, cpu) in enumerate(of.processors):
+            for row in range(int(of.ran_start[at]), int(of.ran_start[at + 1])):
+                tid = int(of.workers.tid[of.ran_worker[row]])
+                if tid > 0:
+                    found[cpu, int(of.ran_begin[row])] = tid, int(of.ran_end[row])
+        return found
+
+    own, read = ran(timelines), ran(back)
+    assert len(own) > 300
+    assert read.items() <= own.items()
+    # What ran when recording began, and until it ended, has no switch before or after it.
+    assert len(own) - len(read) <= 2 * len(timelines.processors)
+
+    def woken(of):
+        slept = (of.waker >= 0) & (of.woken >= 0) & (of.state != State.WAIT_CPU)
+        rows = np.flatnonzero(slept)
+        owner = np.repeat(np.arange(len(of.workers)), np.diff(of.start))
+        tids = of.workers.tid
+        return {
+            (int(of.woken[r]), int(tids[of.waker[r]]), int(tids[owner[r]]))
+            for r in rows
+            if tids[of.waker[r]] > 0
+        }
+
+    assert len(woken(timelines)) > 100
+    # Of a thread's first, the events alone do not say that it slept before.
+    first = {tid: min(w for w in woken(timelines) if w[2] == tid) for _, _, tid in woken(timelines)}
+    assert woken(timelines) - woken(back) <= set(first.values())
