@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from critpath.errors import UsageError
-from critpath.model import ChainTimes
-from critpath.model.vectors import InCode
-from critpath.report.exports.exported import Exported
+from critpath.model import ChainTimes, Executions
+from critpath.model.vectors import InCode, role_name
+from critpath.report.exports.exported import UNSEEN, Exported
 from critpath.report.palette import LOOKS
 from critpath.units import safe_text
+
+Head = tuple[str, str]  # a kind and its own thread
+_NO_KIND: Final = "all"
 
 
 def write_collapsed(sets: Sequence[Exported]) -> Iterator[bytes]:
@@ -21,32 +26,49 @@ def write_collapsed(sets: Sequence[Exported]) -> Iterator[bytes]:
             f"collapsed stacks are of one set, or of two beside each other, not of {len(sets)}",
             "name one or two",
         )
-    return collapsed_stacks(vectors.chain_times(sets[0].paths, sets[-1].paths), two=len(sets) == 2)
+    times = vectors.chain_times(sets[0].paths, sets[-1].paths)
+    heads = tuple(_heads(one.paths.executions) for one in (sets[0], sets[-1]))
+    return collapsed_stacks(times, heads, two=len(sets) == 2)
 
 
-def collapsed_stacks(times: ChainTimes, *, two: bool) -> Iterator[bytes]:
-    """Yield a line per stack: threads that are waited for, functions, state; and its time.
+def _heads(executions: Executions) -> list[Head]:
+    """Return the first frames of each execution: its kind, and its own thread by its role."""
+    pairs = zip(executions.label, executions.comm, strict=True)
+    return [(label or _NO_KIND, role_name(comm) or UNSEEN) for label, comm in pairs]
+
+
+def collapsed_stacks(
+    times: ChainTimes, heads: tuple[Sequence[Head], ...], *, two: bool
+) -> Iterator[bytes]:
+    """Yield a line per stack: kind, own thread, threads that are waited for, functions, state.
 
     Parameters
     ----------
     times : ChainTimes
+    heads : two sequences of (str, str)
+        The kind and own thread of each execution of both sets.
     two : bool
-        Both sets are written, as mean nanoseconds of an execution, in the two columns that
-        ``difffolded.pl`` has; else all nanoseconds of the first.
+        Both sets are written, as mean nanoseconds of an execution of the kind, in the two columns
+        that ``difffolded.pl`` has; else all nanoseconds of the first.
     """
-    normal, sample = (table.sum(axis=0).tolist() for table in (times.normal, times.sample))
-    sizes = max(len(times.normal), 1), max(len(times.sample), 1)
-    lines = []
-    for (chain, state), before, after in zip(times.leaves, normal, sample, strict=True):
-        names = [
-            name.function if isinstance(name, InCode) else f"waits for {name}"
-            for name in times.chains[chain]
-        ]
-        stack = ";".join(_clean(name) for name in ["all", *names, LOOKS[state.name].words])
-        figures = (before // sizes[0], after // sizes[1]) if two else (before,)
-        if any(figures):
-            lines.append(f"{stack} {' '.join(map(str, figures))}\n")
-    yield from (line.encode("utf-8", "replace") for line in sorted(lines))
+    sums: dict[str, list[int]] = {}
+    for which, (table, of) in enumerate(zip((times.normal, times.sample), heads, strict=True)):
+        sizes = Counter(kind for kind, _ in of)
+        for head in dict.fromkeys(of):
+            rows = [row for row, one in enumerate(of) if one == head]
+            found = table[rows].sum(axis=0).tolist()
+            for (chain, state), time in zip(times.leaves, found, strict=True):
+                names = [
+                    name.function if isinstance(name, InCode) else f"waits for {name}"
+                    for name in times.chains[chain]
+                ]
+                stack = ";".join(map(_clean, [*head, *names, LOOKS[state.name].words]))
+                figures = sums.setdefault(stack, [0, 0])
+                figures[which] += time // sizes[head[0]] if two else time
+    for stack, figures in sorted(sums.items()):
+        shown = figures if two else figures[:1]
+        if any(shown):
+            yield f"{stack} {' '.join(map(str, shown))}\n".encode("utf-8", "replace")
 
 
 def _clean(name: str) -> str:

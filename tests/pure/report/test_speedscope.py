@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 from critpath.model import ChainTimes, State
 from critpath.model.stacks import Frame
 from critpath.report.document.comparison import comparison_document
-from critpath.report.exports.as_collapsed import collapsed_stacks
+from critpath.report.exports.as_collapsed import collapsed_stacks, write_collapsed
 from critpath.report.exports.as_perfetto import perfetto_trace
 from critpath.report.exports.as_speedscope import speedscope_profiles
 from critpath.report.exports.exported import Exported, read_aligned_executions
 from critpath.report.palette import LOOKS
-from critpath.vectors.chains import chain_times
 
 COUNT = {"type": "integer", "minimum": 0}
 # The rules of the format for what we use of it, in words of our own.
@@ -144,11 +143,13 @@ def test_functions_stand_below_the_state_and_in_perfetto(factory):
 def test_collapsed_stacks_add_up_to_the_time(factory):
     comparison = factory.comparison(anomalous=1, samples=2)
     normal, sample = comparison.normal, comparison.sample
-    lines = b"".join(collapsed_stacks(chain_times(sample, sample), two=False)).decode().splitlines()
+    one = [Exported("sample", sample)]
+    lines = b"".join(write_collapsed(one)).decode().splitlines()
     whole = int((sample.paths.end - sample.paths.begin).sum())
     assert sum(int(line.rpartition(" ")[2]) for line in lines) == whole
-    assert all(line.startswith("all;") for line in lines)
-    both = b"".join(collapsed_stacks(chain_times(normal, sample), two=True)).decode().splitlines()
+    assert {tuple(line.split(";")[:2]) for line in lines} == {("mixed", "worker")}
+    sets = [Exported("normal", normal), *one]
+    both = b"".join(write_collapsed(sets)).decode().splitlines()
     figures = [tuple(map(int, line.split(" ")[-2:])) for line in both]
     assert abs(sum(after for _, after in figures) - whole / len(sample)) <= len(both)
 
@@ -157,6 +158,7 @@ def test_a_name_ends_no_stack_and_no_line():
     name = "\tf;g\nh (a b.c)"
     one = np.array([[5]])
     times = ChainTimes(((), ("w;x\n 7",), ("w;x\n 7", name)), ((2, State.RUN),), one, one)
-    [line] = b"".join(collapsed_stacks(times, two=False)).decode().splitlines()
-    assert line.count(";") == 3
+    heads = [("a;b", "main")]
+    [line] = b"".join(collapsed_stacks(times, (heads, heads), two=False)).decode().splitlines()
+    assert line.count(";") == 4
     assert line.endswith(" 5")
