@@ -420,24 +420,22 @@ def read_slices(
 
 
 # technical: bytes of streams whose timelines are in memory at once, at about five times as many.
-_SHOWN_AT_ONCE: Final = 1 << 28
+SHOWN_AT_ONCE: Final = 1 << 28
 
 
-def read_timelines(source: Path, reader: str) -> tuple[Timelines | None, str]:
-    """Return what all threads of a recording did; None, and why, where that cannot be had.
+def read_timelines(source: Path, reader: str) -> Timelines | None:
+    """Return what all threads of a recording did; None of what is not one of one host, or large.
 
     Raises UnreadableError if it cannot be read.
     """
-    found = [] if store.find_format(source) else read.find_recordings(source)
+    found = () if store.find_format(source) else read.find_recordings(source)
     if len(found) != 1:
-        return None, "it is not of one recording"
+        return None
     recording = read.Recording(found[0])
-    if recording.is_several:
-        return None, "it is of several hosts"
     size = sum(file.stat().st_size for one in recording.traces for file in one.files)
-    if size > _SHOWN_AT_ONCE:
-        return None, f"it has {size >> 20:,} MiB, and {_SHOWN_AT_ONCE >> 20} are the most"
-    return timeline.read_timelines(recording.directory, reader)[1], ""
+    if recording.is_several or size > SHOWN_AT_ONCE:
+        return None
+    return timeline.read_timelines(recording.directory, reader)[1]
 
 
 def _open_recordings(

@@ -253,9 +253,13 @@ def add_timelines(sets: list[Exported], settings: Settings) -> list[Exported]:
         return sets
     with Progress(quiet=settings["quiet"]) as progress:
         progress("reading threads and cpus")
-        timelines, why = flow.read_timelines(Path(one.name), settings["reader"])
-    if why:
-        hint(f"threads on paths only, not all threads and cpus: {why}", quiet=settings["quiet"])
+        timelines = flow.read_timelines(Path(one.name), settings["reader"])
+    if timelines is None:
+        hint(
+            "only threads on critical paths are in it: all threads and CPUs are written of one"
+            f" recording of one host, of at most {flow.SHOWN_AT_ONCE >> 20} MiB",
+            quiet=settings["quiet"],
+        )
     return [replace(one, timelines=timelines)]
 
 
