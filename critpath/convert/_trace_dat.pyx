@@ -33,10 +33,10 @@ cdef Layout layout_of(layout, bint big_endian):
 
 
 def count_kinds(const uint8_t[::1] data not None, layout, bint big_endian):
-    """Return how many records of each kind some pages have, by kind."""
+    """Return how many records of each kind the pages of a mapped file have, by kind."""
     cdef Layout of = layout_of(layout, big_endian)
     cdef Page page
-    cdef int64_t at = 0, total = data.shape[0]
+    cdef int64_t at = 0, total = data.shape[0], dropped = 0
     cdef int64_t counts[KINDS]
     cdef int kind
     memset(counts, 0, sizeof(counts))
@@ -47,6 +47,7 @@ def count_kinds(const uint8_t[::1] data not None, layout, bint big_endian):
                 if page.length >= 2:
                     counts[swapped16(page.record, of.swap)] += 1
             at += of.page_bytes
+            dropped = drop_read(&data[0], dropped, min(at, total))
     return {kind: counts[kind] for kind in range(KINDS) if counts[kind]}
 
 
@@ -104,7 +105,7 @@ cdef class Merger:
     def merge(self, list buffers, list taken, uint32_t cpu, PageWriter pages not None):
         """Write the records of a cpu's buffers in order of time.
 
-        `buffers`: the pages of each; `taken`: of each, 1 for every kind that is taken from it.
+        `buffers`: the pages of each, of a mapped file; `taken`: of each, 1 for every kind that is taken from it.
         Returns how many records were left out, and how many pages were damaged.
         """
         cdef const uint8_t[::1] view
@@ -112,6 +113,7 @@ cdef class Merger:
         cdef const uint8_t* wanted[MOST_BUFFERS]
         cdef int64_t size[MOST_BUFFERS]
         cdef int64_t at[MOST_BUFFERS]
+        cdef int64_t dropped[MOST_BUFFERS]
         cdef Page page[MOST_BUFFERS]
         cdef int there[MOST_BUFFERS]
         cdef int count = len(buffers), one, first
@@ -122,7 +124,7 @@ cdef class Merger:
         for one in range(count):
             view = buffers[one]
             size[one], at[one], page[one].limit, page[one].at = view.shape[0], 0, 0, 0
-            page[one].missed = 0
+            page[one].missed = dropped[one] = 0
             data[one] = &view[0] if view.shape[0] else NULL
             held.append(view)
             view = taken[one]
@@ -148,6 +150,9 @@ cdef class Merger:
                         page[first].length)
                 else:
                     left_out += 1
+                # Not the page that is being read.
+                dropped[first] = drop_read(
+                    data[first], dropped[first], at[first] - self.of.page_bytes)
                 there[first] = self.go_on(
                     &page[first], data[first], size[first], &at[first], cpu, pages, &damaged)
         return left_out, damaged

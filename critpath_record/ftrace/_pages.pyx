@@ -254,11 +254,11 @@ cdef class Pages:
         """Make every call that is under way return soon; what it wrote is of no use."""
         self.cancelled = 1
 
-    def scan(self, const uint8_t[::1] data, starts, words):
+    def scan(self, const uint8_t[::1] data, starts, words, *, bint mapped=False):
         """Go through all pages and gather what conversion has to know before it begins.
 
-        `data`: pages, the last of which may be cut off.  `starts`, `words`: programs whose output
-        is gathered.  Returns the number of records that will be events, of those of events that no
+        `data`: pages, the last of which may be cut off; `mapped`: a file's, which is dropped from
+        memory as it is read.  `starts`, `words`: programs whose output is gathered.  Returns the number of records that will be events, of those of events that no
         program is for, of those that lack fields, of events that are earlier than the one before
         and are made as late; times of the first and last event (ns; 0 without); for each page that
         says so its number and how many went missing before it (-1: unknown); numbers of damaged
@@ -267,7 +267,7 @@ cdef class Pages:
         cdef const int32_t[::1] also = starts
         cdef const int32_t[::1] steps = words
         cdef int64_t total = data.shape[0], number = 0, at = 0, start, beside = 0
-        cdef int64_t events = 0, unknown = 0, short = 0, backward = 0, size
+        cdef int64_t events = 0, unknown = 0, short = 0, backward = 0, size, dropped = 0
         cdef uint64_t first = 0, last = 0, time
         cdef const uint8_t* p = &data[0] if total else NULL
         cdef Page page
@@ -325,14 +325,16 @@ cdef class Pages:
                             damaged.append(number)
                     number += 1
                     at += size
+                    if mapped:
+                        dropped = drop_read(p, dropped, at)
             gathered = (<const char*>out)[:used] if used else b""
             return events, unknown, short, backward, first, last, missed, damaged, gathered
         finally:
             free(out)
 
     def write(self, const uint8_t[::1] data, int descriptor, bytes header, uint32_t cpu,
-              span, losses, const uint8_t[::1] beside):
-        """Convert all pages to packets.
+              span, losses, const uint8_t[::1] beside, *, bint mapped=False):
+        """Convert all pages to packets; `mapped`: as of `scan`.
 
         `header`: of every packet.  `span`: of the recording (ns), for packets without events.
         `losses`: ascending pairs of a page's number, that of all pages for what was lost after the
@@ -342,7 +344,7 @@ cdef class Pages:
         cdef const int64_t[::1] lost = losses
         cdef int64_t total = data.shape[0], number = 0, at = 0, start, size, need
         cdef int64_t events = 0, next_loss = 0, waiting = 0, beside_at = 0, most = 0
-        cdef int64_t beside_size = beside.shape[0], loss_count = lost.shape[0]
+        cdef int64_t beside_size = beside.shape[0], loss_count = lost.shape[0], dropped = 0
         cdef uint64_t begin = span[0], end = span[1], time
         cdef const uint8_t* p = &data[0] if total else NULL
         cdef const uint8_t* aside = &beside[0] if beside_size else NULL
@@ -415,6 +417,8 @@ cdef class Pages:
                         put_packet(&w, w.begin, w.last)
                     number += 1
                     at += size
+                    if mapped:
+                        dropped = drop_read(p, dropped, at)
                 while next_loss < loss_count:
                     waiting += lost[next_loss + 1]
                     next_loss += 2

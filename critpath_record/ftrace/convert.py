@@ -328,7 +328,7 @@ class _Conversion:
     ) -> _CpuScan:
         with _map_pages(file) as data, memoryview(data) as view:
             events, unknown, short, backward, _, last, missed, damaged, gathered = (
-                self.decoder.scan(view, *also)
+                self.decoder.scan(view, *also, mapped=len(view) > 0)
             )
             cut = len(view) % self.layout.bytes
         warnings = []
@@ -408,7 +408,9 @@ class _Conversion:
             (writer.place / name).open("wb", buffering=0) as stream,
         ):
             return decoder.write(
-                view, stream.fileno(), header, cpu, span, scanned.loss.places, memoryview(beside)
+                *(view, stream.fileno(), header, cpu, span, scanned.loss.places),
+                memoryview(beside),
+                mapped=len(view) > 0,
             )
 
 
@@ -423,6 +425,8 @@ def _sum_losses(scanned: Sequence[tuple[int, _CpuScan]]) -> tuple[CpuLoss, ...]:
 
 
 _MARK: Final = re.compile(rb"critpath:(begin|end|tasks) ")
+_LONGEST_MARK: Final = 15  # bytes: so much of one may be cut off at the end of a piece
+_PIECE: Final = 1 << 20
 
 
 def find_layers(raw: Path) -> list[str]:
@@ -440,9 +444,13 @@ def count_marks(raw: Path) -> tuple[int, int]:
         return -1, -1
     count: Counter[bool] = Counter()
     for file in files:
-        with _map_pages(file) as data:
-            # Not mmap.find, which before Python 3.11.4 reads a byte beyond the last page.
-            count.update(mark[1] == b"tasks" for mark in _MARK.finditer(data))
+        with contextlib.suppress(FileNotFoundError), file.open("rb") as stream:
+            end = b""
+            while piece := stream.read(_PIECE):
+                # What ends within what was looked through before was counted then.
+                marks = (m for m in _MARK.finditer(end + piece) if m.end() > len(end))
+                count.update(mark[1] == b"tasks" for mark in marks)
+                end = (end + piece)[-_LONGEST_MARK:]
     return count[False], count[True]
 
 

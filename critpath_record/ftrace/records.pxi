@@ -33,6 +33,10 @@ cdef enum:
     RECORD = 1
     DAMAGED = -1
 
+cdef extern from "sys/mman.h" nogil:
+    int madvise(void*, size_t, int)
+    int MADV_DONTNEED
+
 cdef extern from *:
     """
     #define CRITPATH_MISSED_EVENTS 0x80000000u
@@ -52,6 +56,22 @@ ctypedef struct Page:
     int64_t length        # of the record, bytes
     int damaged
     int64_t missed        # events that went missing before the page; -1: some, 0: none
+
+
+cdef enum:
+    DROPPED_AT_ONCE = 8 << 20   # bytes; a multiple of every kernel's pages
+
+
+cdef inline int64_t drop_read(const uint8_t* p, int64_t dropped, int64_t at) noexcept nogil:
+    """Give back what was read of a mapped file, which counts as memory of the process until then.
+
+    Returns up to where.  Only of a mapping of a file: of other memory the content would be gone.
+    """
+    if at - dropped < DROPPED_AT_ONCE:
+        return dropped
+    at -= at % DROPPED_AT_ONCE
+    madvise(<void*>(p + dropped), at - dropped, MADV_DONTNEED)
+    return at
 
 
 cdef inline uint16_t load16(const uint8_t* p) noexcept nogil:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import struct
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -96,6 +96,10 @@ class TraceDat:
 
     def version_6(self) -> bytes:
         """Return the file as version 6."""
+        return b"".join(self.pieces_6())
+
+    def pieces_6(self) -> Iterator[bytes]:
+        """Yield the file as version 6; pages may be what has a length and yields them."""
         cpus = 1 + max((cpu for of in self.buffers for cpu in of.cpus), default=0)
         out = bytearray(self.head("6") + self.headers() + self.ftrace_formats() + self.systems())
         out += self.sized("I", "ffffffff81000000 T _stext\n") + self.sized("I", "")
@@ -109,19 +113,22 @@ class TraceDat:
             holes.append(len(out))
             out += bytes(8) + name
         out += self.pack("H", 0)
+        # Tables stand before their pages; where the next buffer's is, is known by then.
+        at, parts = len(out), []
         for number, of in enumerate(self.buffers):
             if number:
-                struct.pack_into(">Q" if self.big else "<Q", out, holes[number - 1], len(out))
-            out += b"flyrecord\0"
-            table, data = b"", b""
-            begin = -(-(len(out) + 16 * cpus) // self.page) * self.page
+                struct.pack_into(">Q" if self.big else "<Q", out, holes[number - 1], at)
+            table = b"flyrecord\0"
+            begin = end = -(-(at + len(table) + 16 * cpus) // self.page) * self.page
             for cpu in range(cpus):
-                pages = of.cpus.get(cpu, b"")
-                table += self.pack("QQ", begin + len(data), len(pages))
-                data += pages
-            out += table
-            out += bytes(begin - len(out)) + data
-        return bytes(out)
+                size = len(of.cpus.get(cpu, b""))
+                table += self.pack("QQ", end, size)
+                end += size
+            parts += [[table.ljust(begin - at, b"\0")], *(of.cpus.get(c, b"") for c in range(cpus))]
+            at = end
+        yield bytes(out)
+        for part in parts:
+            yield from [part] if isinstance(part, bytes) else part
 
     def version_7(self, compress: str = "none", chunk: int = 3) -> bytes:
         """Return the file as version 7, compressed pages in chunks of so many."""

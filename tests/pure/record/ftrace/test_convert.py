@@ -144,10 +144,10 @@ def test_the_plain_twin_writes_the_same(raw, tmp_path, monkeypatch):
     place.loader.exec_module(twin_module)
 
     class Twin(twin_module.Twin):
-        def scan(self, data, starts, words):
+        def scan(self, data, starts, words, *, mapped=False):  # noqa: ARG002 - as Pages
             return tuple(vars(super().scan(bytes(data), starts, words)).values())
 
-        def write(self, data, descriptor, *rest):
+        def write(self, data, descriptor, *rest, mapped=False):  # noqa: ARG002 - as Pages
             content, count = super().write(bytes(data), *rest)
             os.write(descriptor, content)
             return count
@@ -301,11 +301,15 @@ def test_converted_is_plain_data():
     }
 
 
-def test_marks_are_counted_to_the_last_page(tmp_path):
-    """Also where the bytes are such that a search by `mmap.find` reads beyond them."""
+def test_marks_are_counted_to_the_last_page(tmp_path, monkeypatch):
+    """Wherever a piece ends that is looked through at once."""
+    (tmp_path / "formats").mkdir()
+    (tmp_path / "formats" / "ftrace.print").touch()
     page = b"critpath:begin 1\0critpath:end 1\0critpath:tasks 7 AA\0critpath:bad".ljust(
         mmap.PAGESIZE, b"b"
     )
     (tmp_path / "cpu0").write_bytes(page * 3)
     (tmp_path / "cpu1").write_bytes(b"")
-    assert count_marks(tmp_path) == (6, 3)
+    for size in (1 << 20, mmap.PAGESIZE, 40, *range(16, 24)):
+        monkeypatch.setattr(module, "_PIECE", size)
+        assert count_marks(tmp_path) == (6, 3)
