@@ -103,6 +103,10 @@ STARTS: Final = (
     ),
     Start("foreign/faults.py", "--kinds sleep --runs 2", "kernel cc trace-cmd perf"),
     Start("foreign/perf_speed.py", "--events 40000 --largest 0 --rounds 1", "perf", (0, 1)),
+    Start("foreign/same.py", "--runs 5", "kernel trace-cmd perf", (0, 1)),
+    Start(
+        "foreign/trace_dat_speed.py", "--events 40000 --largest 0 --rounds 1", "trace-cmd", (0, 1)
+    ),
     Start("hosts/bridge.py", "{made} --executions 4 --connections 2", "kernel nginx cc"),
     Start("hosts/clocks.py", "--worlds 1 --seeds 1"),
     Start(
