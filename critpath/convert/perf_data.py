@@ -478,9 +478,10 @@ class _Reading:
         """Take a thread that was there at the begin; one that was made since is no such."""
         early = self._end_of(record).time == 0 and self.records.samples == 0
         if kind == Kind.FORK:
-            _, _, tid = self._unpack("3I", record.ljust(12, b"\0"))
+            pid, _, tid = self._unpack("3I", record.ljust(12, b"\0"))
             if not early:
                 self.forked.add(tid)
+                self.writer.add_started(tid, pid)
             return
         pid, tid = self._unpack("2I", record)
         if early:

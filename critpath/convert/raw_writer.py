@@ -74,6 +74,7 @@ class RawWriter:
         self._numbers: dict[int, str] = {}
         self.begin = 0  # of the first event (ns), once it is finished
         self._threads: dict[int, ThreadState] = {}
+        self._started: dict[int, int] = {}  # process of each thread that began since
         self._cpus: set[int] = set()
         self._counted: dict[int, dict[str, int]] = {}
         self._lost: dict[int, int] = {}  # beyond what pages say
@@ -123,6 +124,12 @@ class RawWriter:
         fits = 0 < tid < 1 << 31 and 0 < tgid < 1 << 31
         if fits and len(self._threads) < MOST_THREADS:
             self._threads.setdefault(tid, ThreadState(0, tid, tgid, 0, comm, "", 0, 0, 0))
+
+    def add_started(self, tid: int, tgid: int) -> None:
+        """Add a thread that began since, with its process: its fork does not tell whose it is."""
+        fits = 0 < tid < 1 << 31 and 0 < tgid < 1 << 31
+        if fits and (tid in self._started or len(self._started) < MOST_THREADS):
+            self._started[tid] = tgid
 
     def lose(self, cpu: int, events: int) -> None:
         """Note that a cpu lost events, of which no page says when."""
@@ -200,6 +207,10 @@ class RawWriter:
         begin, end = self._span
         self.begin = begin
         threads = [of._replace(time=begin) for of in self._threads.values()]
+        started = [
+            ThreadState(_TIMES, tid, tgid, 0, "", "", 0, 0, 0)
+            for tid, tgid in self._started.items()
+        ]
         describe_raw(
             self.directory,
             {
@@ -215,5 +226,6 @@ class RawWriter:
             },
             page=self._page,
             threads=threads,
+            started=started,
             stats=self._sum_losses(),
         )

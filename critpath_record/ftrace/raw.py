@@ -134,15 +134,19 @@ def describe_raw(
     *,
     page: tuple[str, str],
     threads: Iterable[ThreadState],
+    started: Iterable[ThreadState],
     stats: Mapping[int, Mapping[str, int]],
 ) -> None:
     """Write what stands beside pages that another tool recorded; `page`: header_page, header_event.
+
+    `threads` were there at the begin, `started` began since.
 
     Raises CritpathError if pages are described in an unknown form.
     """
     for name, text in zip(("header_page", "header_event"), page, strict=True):
         (raw / name).write_text(text, encoding="utf-8")
     write_json(raw / "statedump.json", list(threads))
+    write_json(raw / f"statedump{AT_END}.json", list(started))
     write_stats(raw, stats)
     write_description(raw, {**description, "page_bytes": page_bytes(page[0])})
 
