@@ -15,9 +15,9 @@ from typing import Final
 EVENTS: Final = (
     *("sched:sched_switch", "sched:sched_waking", "sched:sched_wakeup", "sched:sched_wakeup_new"),
     *("sched:sched_process_fork", "sched:sched_process_exec", "sched:sched_process_exit"),
-    *("task:task_rename", "irq:*", "timer:hrtimer_expire_entry", "timer:hrtimer_expire_exit"),
+    *("task:task_newtask", "task:task_rename", "irq:*"),
+    *("timer:hrtimer_expire_entry", "timer:hrtimer_expire_exit"),
     *("timer:timer_expire_entry", "timer:timer_expire_exit"),
-    *("block:block_rq_issue", "block:block_rq_complete"),
 )
 CRITPATH: Final = (sys.executable, "-P", "-m", "critpath")
 # trace-cmd does not record where the function tracer is dead, though events do without it: it is
