@@ -140,10 +140,12 @@ def draw_window(timelines: Timelines, begin: int, end: int, path: PathSet | None
     kept = int(np.count_nonzero(fit))
     if kept < on_path or (len(threads) and not kept):
         most = fixed + int(counts[threads[: max(on_path, 1)]].sum())
+        fits = begin + (end - begin) * MOST // most * 9 // 10
         raise UsageError(
-            f"the window has {most:,} intervals of CPUs and of the path's threads alone, and a "
-            f"page has room for {MOST:,}",
-            "take a shorter one with --from and --to",
+            f"the window has {most:,} intervals of CPUs and of "
+            f"{'threads on the path' if on_path else 'the busiest thread'} alone, and a page has "
+            f"room for {MOST:,}",
+            f"take a shorter one, such as --from {begin} --to {fits}",
         )
     left = threads[kept:]
     place = np.full(len(workers) + 1, -1, np.int64)  # the last is who is -1
@@ -350,7 +352,8 @@ def describe_left_out(window: DrawnWindow) -> str:
     threads, intervals = window.left_out
     if not threads:
         return ""
+    which = ", none of them on the path," if window.on_path else ", those that ran least,"
     return (
-        f"{plural(threads, 'thread')} with {intervals:,} intervals, none of them on the path, are "
-        f"left out: a page has room for {MOST:,}. A shorter window has them."
+        f"{plural(threads, 'thread')} with {intervals:,} intervals{which} left out: a page has "
+        f"room for {MOST:,}; a shorter window has them"
     )

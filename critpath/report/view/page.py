@@ -15,6 +15,7 @@ import numpy as np
 
 from critpath import __version__
 from critpath.model import PathSet, State, Timelines
+from critpath.model.details import IDLE
 from critpath.report.html.elements import prose, table, text, time_of
 from critpath.report.html.page import assemble_page, read_asset, script_of
 from critpath.report.palette import LOOKS
@@ -141,7 +142,7 @@ def _parts(window: DrawnWindow) -> str:
         *(path.begin.tolist(), path.end.tolist(), path.state.tolist(), path.detail, path.name),
         strict=True,
     ):
-        sums[state, detail, name] += end - begin
+        sums[state, detail * (state == State.WAIT_CPU), name] += end - begin
     most = sorted(sums.items(), key=lambda one: -one[1])
     shown = [
         f"`{_code(name) or 'unknown'}` {time_of(ns)} {LOOKS[State(state).name].words}"
@@ -153,11 +154,9 @@ def _parts(window: DrawnWindow) -> str:
 
 
 def _which(state: int, detail: str) -> str:
-    if not detail:
+    if state != State.WAIT_CPU or not detail:
         return ""
-    if state == State.WAIT_CPU:
-        return " that was idle" if detail == "idle" else f" that `{_code(detail)}` had"
-    return f" ({_code(detail)})"
+    return " that was idle" if detail == IDLE else f" that `{_code(detail)}` had"
 
 
 def _code(name: str) -> str:
@@ -205,12 +204,11 @@ def _tools(window: DrawnWindow) -> str:
 
 
 def _chart(window: DrawnWindow) -> str:
-    help_ = (
-        "<kbd>←</kbd> <kbd>→</kbd> move, <kbd>+</kbd> <kbd>−</kbd> zoom, <kbd>↑</kbd> "
-        "<kbd>↓</kbd> row, <kbd>,</kbd> <kbd>.</kbd> interval before and after, "
-        "<kbd>Enter</kbd> zoom to it, <kbd>Home</kbd> whole window"
+    steps = (
+        ", <kbd>n</kbd> <kbd>p</kbd> along the critical path, <kbd>l</kbd> its longest parts"
+        if len(window.path)
+        else ""
     )
-    steps = ", <kbd>n</kbd> <kbd>p</kbd> along the critical path" if len(window.path) else ""
     return (
         '<div id="rows" class="rows needjs" tabindex="0" role="application" '
         'aria-roledescription="timeline" aria-label="Threads and CPUs over time" '
@@ -218,8 +216,12 @@ def _chart(window: DrawnWindow) -> str:
         '<canvas id="canvas"></canvas><canvas id="over"></canvas></div><div id="room"></div></div>'
         '<p id="facts" class="facts needjs" role="status" aria-live="polite"></p>'
         f"{_legend(window)}"
-        f'<p id="keys" class="small needjs">{help_}{steps}. Drag moves, <kbd>Ctrl</kbd> or '
-        "<kbd>Shift</kbd> with the wheel zooms or moves, a double click zooms to what is there.</p>"
+        '<p id="keys" class="small needjs"><kbd>←</kbd> <kbd>→</kbd> move, <kbd>+</kbd> '
+        "<kbd>−</kbd> zoom, <kbd>Home</kbd> the whole window, <kbd>↑</kbd> <kbd>↓</kbd> row, "
+        "<kbd>,</kbd> <kbd>.</kbd> interval before and after, <kbd>Enter</kbd> zoom to it, "
+        f"<kbd>s</kbd> sums of what is in view{steps}. Drag to move, with <kbd>Shift</kbd> to sum "
+        "up a stretch of time; the wheel zooms with <kbd>Ctrl</kbd> and moves with "
+        "<kbd>Shift</kbd>; a double click zooms to what is there.</p>"
         '<noscript><p class="small">The picture is drawn by the page\'s script; the tables below '
         "are there without it.</p></noscript>"
     )

@@ -70,10 +70,14 @@ let every = false;
 let asked = "";
 let chosen = null; // {line, at}: an interval of a row, or a segment of the path
 let hovered = null;
+let selected = null; // {from, to}: a stretch of time whose sums are shown
 let width = 0;
 let height = 0;
 let gutter = 0;
 let letter = 7; // how wide one is
+
+// Hosts as their threads come: those on the path first.
+const hostOrder = [...new Set([...hostOf, ...cpus.host])];
 
 const lineUp = () => {
   const words = asked.trim().toLowerCase();
@@ -81,7 +85,7 @@ const lineUp = () => {
   const shown = [];
   const others = [];
   if (steps) shown.push({kind: "path", name: "critical path"});
-  for (let host = 0; host < Math.max(hosts.length, 1); host++) {
+  for (const host of hostOrder) {
     const mine = (thread) => hostOf[thread] === host;
     const group = [];
     const listed = [];
@@ -410,7 +414,7 @@ const drawNames = (top) => {
     const y = line.top - top;
     if (y > height || y < HEAD - ROW) continue;
     brush.fillStyle = line.kind === "host" ? look.raised : look.page;
-    brush.fillRect(0, y, line.kind === "host" || line.kind === "more" ? width : gutter, ROW);
+    brush.fillRect(0, y, gutter, ROW);
     if (line.kind === "thread") {
       brush.fillStyle = look.who[colourOf(line.thread)];
       brush.fillRect(7, y + 6, 7, 9);
@@ -427,6 +431,14 @@ const drawChosen = (top) => {
   marks.beginPath();
   marks.rect(0, HEAD, width, height);
   marks.clip();
+  if (selected) {
+    const [x, right] = [Math.max(xOf(selected.from), gutter), Math.max(xOf(selected.to), gutter)];
+    marks.fillStyle = look.focus;
+    marks.globalAlpha = 0.14;
+    marks.fillRect(x, HEAD, right - x, height);
+    marks.globalAlpha = 1;
+    for (const edge of [x, right]) marks.fillRect(edge - 0.5, HEAD, 1, height);
+  }
   for (const [of_, ink, wide] of [[hovered, look.dim, 1], [chosen, look.focus, 2]]) {
     const line = of_ ? lines.find((each) => same(each, of_.line)) : undefined;
     if (!line) continue;
@@ -467,6 +479,8 @@ const drawRows = () => {
     else if (line.kind === "cpu") readCpu(line, line.top - top);
   }
   brush.putImageData(image, 0, 0);
+  brush.fillStyle = look.raised;
+  for (const line of seen) if (line.kind === "host") brush.fillRect(0, line.top - top, width, ROW);
   drawWide();
   for (const line of seen) {
     if (line.kind !== "cpu") continue;
@@ -548,7 +562,7 @@ const describe = (line, at) => {
     parts.push(strong(line.name), ...(who ? [": ", code(names[who - 1])] : [" was idle"]));
   } else {
     parts.push(code(data.pathNames[path.name[at]] || "unknown"), " ", strong(states[path.state[at]][0]));
-    if (data.pathDetails[path.detail[at]]) parts.push(` (${data.pathDetails[path.detail[at]]})`);
+    if (data.pathDetails[path.detail[at]] && cpu < 0) parts.push(` (${data.pathDetails[path.detail[at]]})`);
     if (path.cpu[at] && cpu < 0) parts.push(` on cpu ${path.cpu[at] - 1}`);
   }
   parts.push(` · ${inMicroseconds(end - begin)} · from ${formatTime(begin)} (${onClock(begin)} ns)`);
@@ -563,9 +577,29 @@ const describe = (line, at) => {
   }
   return parts;
 };
+// Of a stretch of time: what the path is spent on, and who had each CPU.
+const MOST = 3;
+const listed = (sums, nameOf) => [...sums].sort((a, b) => b[1] - a[1]).slice(0, MOST)
+  .flatMap(([key, spent], place) => [place ? ", " : "", ...nameOf(key), ` ${formatTime(spent)}`]);
+const sumUp = ({from, to}) => {
+  const parts = [strong(formatTime(to - from)), ` from ${formatTime(from)} (${onClock(from)} ns)`];
+  const doings = new Map();
+  for (let row = firstAfter(path.end, 0, steps, from); row < steps && path.begin[row] < to; row++) {
+    const spent = Math.min(path.end[row], to) - Math.max(path.begin[row], from);
+    doings.set(path.state[row], (doings.get(path.state[row]) ?? 0) + spent);
+  }
+  if (doings.size) parts.push(" · critical path: ", ...listed(doings, (state) => [states[state][0]]));
+  for (const line of lines) {
+    if (line.kind !== "cpu") continue;
+    const sums = had(line.place, from, to);
+    if (sums.length) parts.push(` · ${line.name}: `, ...listed(sums, (who) => [who ? code(names[who - 1]) : "idle"]));
+  }
+  return parts;
+};
 const showFacts = () => {
   const at = hovered && hovered.at >= 0 ? hovered : chosen;
-  if (at && at.at >= 0) facts.replaceChildren(...describe(at.line, at.at));
+  if (selected && !(hovered && hovered.at >= 0)) facts.replaceChildren(...sumUp(selected));
+  else if (at && at.at >= 0) facts.replaceChildren(...describe(at.line, at.at));
   else facts.textContent = at ? at.line.name : "Point at what is drawn, or choose a row with \u2191 \u2193.";
 };
 
@@ -615,9 +649,16 @@ const pointed = (event) => {
   if (!line) return null;
   return {line, at: x < gutter ? -1 : intervalAt(line, timeAt(x))};
 };
+const select = (from, to) => {
+  const [low, high] = [Math.max(Math.min(from, to), 0), Math.min(Math.max(from, to), whole)];
+  selected = high > low ? {from: low, to: high} : null;
+  hovered = null;
+  showFacts();
+  point();
+};
 const choose = (at) => {
   chosen = at;
-  hovered = null;
+  hovered = selected = null;
   if (at) {
     const {top} = at.line;
     if (top - box.scrollTop < HEAD) box.scrollTop = top - HEAD;
@@ -657,6 +698,13 @@ const stepPath = (by) => {
   const on = chosen && chosen.line.kind === "path" ? chosen.at + by : by > 0 ? 0 : steps - 1;
   choose({line, at: Math.min(Math.max(on, 0), steps - 1)});
 };
+// The longest of the path first, then those that are shorter.
+const byLength = [...path.begin.keys()].sort((a, b) => path.end[b] - path.begin[b] - path.end[a] + path.begin[a]);
+const stepLongest = () => {
+  if (!steps) return;
+  const on = chosen && chosen.line.kind === "path" ? byLength.indexOf(chosen.at) : -1;
+  choose({line: lines.find((each) => each.kind === "path"), at: byLength[(on + 1) % steps]});
+};
 const copy = () => {
   const failed = () => getSelection().selectAllChildren(one("#cmd"));
   if (!navigator.clipboard) return failed();
@@ -676,12 +724,17 @@ box.addEventListener("scroll", redraw);
 let held = null;
 box.addEventListener("pointerdown", (event) => {
   if (event.button || event.offsetX > box.clientWidth) return;
-  held = {x: event.clientX, y: event.clientY, view, top: box.scrollTop, moved: false};
+  const time = timeAt(event.clientX - canvas.getBoundingClientRect().left);
+  held = {x: event.clientX, y: event.clientY, view, top: box.scrollTop, moved: false, time: event.shiftKey ? time : null};
 });
 box.addEventListener("pointermove", (event) => {
   if (held && (held.moved || Math.hypot(event.clientX - held.x, event.clientY - held.y) > 4)) {
     if (!held.moved) box.setPointerCapture(event.pointerId);
     held.moved = true;
+    if (held.time !== null) {
+      select(held.time, timeAt(event.clientX - canvas.getBoundingClientRect().left));
+      return;
+    }
     const by = (held.x - event.clientX) / (width - gutter) * (held.view.to - held.view.from);
     show(held.view.from + by, held.view.to + by);
     if (event.pointerType === "mouse") box.scrollTop = held.top + held.y - event.clientY;
@@ -709,7 +762,8 @@ one("#critical")?.addEventListener("click", showPath);
 one("#search").addEventListener("input", (event) => { asked = event.target.value; lineUp(); });
 for (const id of ["#copy", "#copy2"]) one(id).addEventListener("click", copy);
 const enter = () => {
-  if (chosen?.line.kind === "more") toggleEvery();
+  if (selected) show(selected.from, selected.to);
+  else if (chosen?.line.kind === "more") toggleEvery();
   else zoomTo(chosen);
 };
 // Of the picture, where it has the focus; the others anywhere.
@@ -720,6 +774,7 @@ const INSIDE = {
 };
 const ANYWHERE = {
   "+": () => zoom(0.5), "=": () => zoom(0.5), "-": () => zoom(2), "−": () => zoom(2), n: () => stepPath(1), p: () => stepPath(-1),
+  l: stepLongest, s: () => select(view.from, view.to),
   x: toggleEvery, c: copy, t: () => turnTheme(), "/": () => one("#search").focus(),
 };
 addEventListener("keydown", (event) => {

@@ -6,8 +6,10 @@ import base64
 import json
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
@@ -88,6 +90,41 @@ def test_n_goes_along_the_critical_path(show, place, segments):
     assert facts(page) == seen[-1]  # it ends there
     press(page, "p")
     assert facts(page) == seen[-2]
+
+
+def test_l_begins_with_the_longest_and_s_sums_up(show, place, segments):
+    page = opened(show, place)
+    press(page, "l")
+    begin, end = max(
+        ((one["begin"], one["end"]) for one in segments), key=lambda one: one[1] - one[0]
+    )
+    assert f"({begin:,} ns)" in facts(page)
+    page.one("#rows").click()
+    press(page, "l", Keys.ENTER, "s")
+    # Twice as long as what it was zoomed to.
+    length = 2 * (end - begin) / 1e6
+    assert facts(page).startswith(f"{length:.2f} ms from ")
+    assert re.search(r"critical path: .*waiting for a CPU [\d.]+ .s", facts(page))
+    assert re.search(r"cpu 0: .*cpu 1: ", facts(page))
+
+
+def test_hosts_stand_below_each_other_those_on_the_path_first(show, load, tmp_path):
+    made = load("pure/report/test_view.py")
+    place = tmp_path / "hosts.html"
+    lines, path = made.made()
+    workers = replace(lines.workers, host=(lines.workers.tid != 7).astype(np.int64))
+    here = replace(path.paths, host=(path.paths.tid != 7).astype(np.int64))
+    lines = replace(lines, workers=workers, processors=((0, 0), (1, 0)))
+    written = made.page_of(lines, replace(path, paths=here), hosts=("web", "db"))
+    place.write_text(written, encoding="utf-8")
+    page = opened(show, place)
+    page.run("document.querySelector('#rows').focus()")
+    seen = []
+    for _ in range(6):
+        press(page, Keys.ARROW_DOWN)
+        seen.append(facts(page).partition(" ")[0])
+    # The path, a thread and a cpu of web, two threads and the cpu of db between.
+    assert seen == ["t7", "t7", "cpu", "t8", "cpu", "t9"]
 
 
 def test_the_path_is_lit_on_the_rows_of_its_threads(show, place):
