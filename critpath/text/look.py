@@ -204,7 +204,9 @@ def next_commands(of: LookDocument) -> list[str]:
     if worst := of.worst:
         length = worst.end - worst.begin
         begin, end = max(worst.begin - length, of.begin), min(worst.end + length, of.end)
-        found.append(f"{ask} --tid {worst.tid} --from {begin} --to {end} --segments")
+        window = f"--tid {worst.tid} --from {begin} --to {end}"
+        found.append(f"{ask} {window} --segments")
+        found.append(f"critpath view {shlex.quote(of.source)} {window}")
     elif of.threads:
         found.append(f"{ask} --tid {of.threads[0].tid}")
     asked = [what for what in of.executions if what != "thread"]

@@ -123,7 +123,8 @@ def test_words_of_a_look():
         "thread 10 %",
     ]
     assert words.next_commands(document) == [
-        "critpath path drawn --tid 1 --from 0 --to 100 --segments"
+        "critpath path drawn --tid 1 --from 0 --to 100 --segments",
+        "critpath view drawn --tid 1 --from 0 --to 100",
     ]
 
 
