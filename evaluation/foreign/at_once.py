@@ -52,6 +52,8 @@ def commands(place: Path) -> dict[str, tuple[str, ...]]:
 @contextlib.contextmanager
 def recorded(place: Path) -> Iterator[None]:
     """Record with every tool; those that end with an error are said."""
+    # Whoever starts this in the background ignores what ends the recorders.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     place.mkdir(parents=True)
     (place / "enabled").write_text("1")
     running = {}

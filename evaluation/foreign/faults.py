@@ -107,8 +107,6 @@ def main() -> int:
     if why := why_not() or (f"{missing[0]} is not installed" if missing else ""):
         print(f"skipped: {why}")
         return 0
-    # Whoever starts this in the background ignores what ends the recorders.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     same: dict[str, int] = {}
     kinds = given.kinds.split(",")
     with bench() as built:
