@@ -47,8 +47,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from critpath import model
-    from critpath.documents import AbDocument, ExplorationDocument
-    from critpath.documents.base import Part
+    from critpath.documents import AbDocument, Document, ExplorationDocument
     from critpath.documents.exploration import ConditionEntry
     from critpath.documents.requests import RequestsDocument, ServiceEntry
     from critpath.model.requests import Sketches
@@ -557,7 +556,7 @@ def _run_verb(
 class Answer:
     """What a verb answers, as its JSON has it."""
 
-    def __init__(self, document: Part) -> None:
+    def __init__(self, document: Document) -> None:
         self._answer = document
 
     def to_dict(self) -> dict[str, Any]:
@@ -707,8 +706,8 @@ class AbAnswer(Answer):
         return self._document.ratio
 
     @property
-    def interval(self) -> tuple[float, ...] | None:
-        """Interval of `ratio`."""
+    def interval(self) -> tuple[float | None, ...] | None:
+        """Interval of `ratio`; None for an end that nothing bounds."""
         return None if self._document.interval is None else tuple(self._document.interval)
 
     def _sentences(self) -> Sequence[str]:

@@ -16,6 +16,7 @@ import argparse
 import contextlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping

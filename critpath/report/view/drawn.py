@@ -312,7 +312,8 @@ def _rows_of(start: I64, owners: I64) -> I64:
     """Return the rows of some owners, one owner after the other."""
     counts = np.diff(start)[owners]
     offset = start[:-1][owners] - np.append(0, np.cumsum(counts))[:-1]
-    return np.arange(counts.sum()) + np.repeat(offset, counts)
+    rows: I64 = np.arange(counts.sum()) + np.repeat(offset, counts)
+    return rows
 
 
 def _times(window: DrawnWindow, begin: I64, end: I64, counts: I64) -> dict[str, Any]:
