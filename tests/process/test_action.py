@@ -1,4 +1,4 @@
-"""The steps of action.yml as a runner runs them: events, a fake of the API, nothing but git and sh.
+"""The steps of action.yml and ci/gitlab.yml as runners run them: a fake of the API, git and sh.
 
 What they need of the machine is in one directory of links, which is all of PATH; the environment
 is what a runner gives.  What pip installs is tests/process/test_packages.py's: here critpath is a
@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import zipfile
 from pathlib import Path
 from typing import ClassVar
 
@@ -43,7 +44,8 @@ class Api(http.server.BaseHTTPRequestHandler):
         content = json.loads(self.rfile.read(length)) if length else {}
         writing = self.command != "GET"
         code, found = 200, None
-        if self.headers["Authorization"] == "Bearer read" and writing:
+        token = self.headers["Authorization"] or self.headers["PRIVATE-TOKEN"]
+        if token.removeprefix("Bearer ") == "read" and writing:
             code, found = 403, {"message": "Resource not accessible by integration"}
         elif self.command == "GET":
             page = int(re.search(r"[?&]page=(\d+)", self.path)[1])
@@ -52,7 +54,7 @@ class Api(http.server.BaseHTTPRequestHandler):
             code, found = 201, {"id": 1000 + len(self.comments), **content}
             self.comments.append(found)
         else:
-            found = next(c for c in self.comments if self.path.endswith(f"/comments/{c['id']}"))
+            found = next(c for c in self.comments if self.path.endswith(f"s/{c['id']}"))
             found.update(content)
         body = json.dumps(found).encode()
         self.send_response(code)
@@ -60,7 +62,7 @@ class Api(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    do_GET = do_POST = do_PATCH = _answer  # noqa: N815 - as the library calls them
+    do_GET = do_POST = do_PATCH = do_PUT = _answer  # noqa: N815 - as the library calls them
 
     def log_message(self, *_):
         """Say nothing."""
@@ -110,7 +112,7 @@ def runner(tmp_path, api):
         git("commit", "--quiet", "--allow-empty", "-m", f"takes {seconds}")
         commits.append(git("rev-parse", "HEAD"))
 
-    def run(event, kind, *, head=2, may="write", attempt=1, **inputs):
+    def check_out(head, attempt):
         checkout = tmp_path / f"checkout{attempt}"
         # As actions/checkout does: one commit, without its parents.
         checkout.mkdir()
@@ -118,6 +120,10 @@ def runner(tmp_path, api):
         git("remote", "add", "origin", f"file://{place}", place=checkout)
         git("fetch", "--quiet", "--depth=1", "origin", commits[head], place=checkout)
         git("checkout", "--quiet", "FETCH_HEAD", place=checkout)
+        return checkout
+
+    def run(event, kind, *, head=2, may="write", attempt=1, **inputs):
+        checkout = check_out(head, attempt)
         temp = tmp_path / f"temp{attempt}"
         temp.mkdir()
         (temp / "event.json").write_text(json.dumps(event))
@@ -161,6 +167,46 @@ def runner(tmp_path, api):
         return code, said, temp
 
     run.commits, run.git, run.place = commits, git, tmp_path
+    run.check_out, run.home, run.critpath = check_out, home, script
+    return run
+
+
+@pytest.fixture
+def gitlab(runner, api):
+    """Return a function that runs the job of a .gitlab-ci.yml which includes ci/gitlab.yml."""
+    critpath = runner.place / "critpath"  # the copy that a template is included from
+    (critpath / "ci").mkdir(parents=True)
+    runner.git("init", "--quiet", "--initial-branch", "v0", place=critpath)
+    shutil.copy(ROOT / "ci" / "gate.py", critpath / "ci")
+    runner.git("add", "ci", place=critpath)
+    runner.git("commit", "--quiet", "-m", "as it is", place=critpath)
+    template = yaml.safe_load((ROOT / "ci" / "gitlab.yml").read_text(encoding="utf-8"))[".critpath"]
+
+    def run(*, head=2, attempt=1, **variables):
+        checkout = runner.check_out(head, attempt)
+        # What pip installs is a link here.
+        lines = [line for line in template["script"] if "venv" not in line and "/pip" not in line]
+        assert len(lines) == len(template["script"]) - 2
+        (checkout / ".critpath" / "bin").mkdir(parents=True)
+        (checkout / ".critpath" / "bin" / "critpath").symlink_to(runner.critpath)
+        environment = {
+            **runner.home, **template["variables"], "GITLAB_CI": "true", "CI": "true",
+            "CI_PROJECT_DIR": str(checkout), "CI_JOB_NAME": "performance", "CI_PROJECT_ID": "12",
+            "CI_API_V4_URL": f"{api}/api/v4", "CI_DEFAULT_BRANCH": "main",
+            "CI_COMMIT_BEFORE_SHA": "0" * 40,
+            "CRITPATH_REPOSITORY": f"file://{critpath}", "CRITPATH_RUN": "sh {}/work",
+            "CRITPATH_BUILD": "cat source > work", "CRITPATH_UNTIL": "50%",
+            "CRITPATH_OPTIONS": "--slot 1 --trace none", **variables,
+        }  # fmt: skip
+        done = subprocess.run(
+            ["sh", "-e", "-c", "\n".join(lines)], cwd=checkout, env=environment,
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        kept = [
+            path for one in template["artifacts"]["paths"] for path in checkout.glob(f"{one}/*")
+        ]
+        return done.returncode, done.stdout + done.stderr, {path.name: path for path in kept}
+
     return run
 
 
@@ -192,6 +238,67 @@ def test_of_a_fork_the_token_may_not_write(runner):
     assert "::notice::critpath: no comment: the token may not write" in said
     assert "SLOWER" in (temp / "summary").read_text()
     assert len(Api.comments) == 130
+
+
+def test_what_is_installed_is_found_by_the_steps_after(tmp_path):
+    wheel = tmp_path / "critpath_core-0-py3-none-any.whl"
+    about = "critpath_core-0.dist-info"
+    with zipfile.ZipFile(wheel, "w") as file:
+        file.writestr("critpath.py", "def entry(): print('installed')")
+        file.writestr(
+            f"{about}/METADATA", "Metadata-Version: 2.1\nName: critpath-core\nVersion: 0\n"
+        )
+        file.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        file.writestr(f"{about}/entry_points.txt", "[console_scripts]\ncritpath = critpath:entry\n")
+        file.writestr(f"{about}/RECORD", "")
+    action = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
+    [setup] = [step for step in action["runs"]["steps"] if step.get("id") == "setup"]
+    # A wheel that a user names, and what is installed where none is named: what is here.
+    for install, here in ((str(wheel), "/nowhere"), ("", str(wheel))):
+        done = subprocess.run(
+            ["sh", "-e", "-c", setup["run"]], cwd=tmp_path, capture_output=True, text=True,
+            check=False, env={
+                "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
+                "RUNNER_TEMP": str(tmp_path),
+                "GITHUB_PATH": str(tmp_path / "path"), "GITHUB_ACTION_PATH": here,
+                "INSTALL": install, "PIP_NO_INDEX": "1", "HOME": str(tmp_path),
+            },
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        [place] = {*(tmp_path / "path").read_text().split()}
+        said = subprocess.run([f"{place}/critpath"], capture_output=True, text=True, check=True)
+        assert said.stdout == "installed\n"
+
+
+def test_a_merge_request_on_gitlab_fails_with_one_note(gitlab, runner):
+    request = {"CI_MERGE_REQUEST_IID": "7", "CI_MERGE_REQUEST_DIFF_BASE_SHA": runner.commits[0]}
+    token = {"CRITPATH_TOKEN": "write"}
+    for attempt in (1, 2):
+        code, said, kept = gitlab(attempt=attempt, **token, **request)
+        assert code == 1, said
+        assert set(kept) == {"answer.json", "comment.md", "about.json", "code"}
+        [ours] = [c for c in Api.comments if "critpath" in c["body"]]
+        assert ours["body"].startswith("<!-- critpath: performance -->\n**SLOWER: B takes ")
+        assert f"{runner.commits[0][:10]} (A) and {runner.commits[2][:10]} (B)" in ours["body"]
+    place = "/api/v4/projects/12/merge_requests/7/notes"
+    assert [x for x in Api.asked if x[0] != "GET"] == [("POST", place), ("PUT", f"{place}/1130")]
+    code, said, _ = gitlab(attempt=3, **request)  # no token: the job's log says it
+    assert code == 1
+    assert "no comment: set CRITPATH_TOKEN" in said
+    assert "SLOWER: B takes " in said
+
+
+def test_a_push_on_gitlab_adds_to_the_trend(gitlab, runner):
+    before = {"CI_COMMIT_BEFORE_SHA": runner.commits[0]}
+    code, said, kept = gitlab(head=1, **before)
+    assert code == json.loads(kept["answer.json"].read_text())["exit"], said
+    [answer] = [name for name in kept if name.endswith(f"..{runner.commits[1][:10]}.json")]
+    assert answer.split("-")[1].startswith(runner.commits[0][:10])
+    assert "trend.html" in kept
+    assert not Api.asked
+    # The first push of a branch is held against the default branch, whose newest commit this is.
+    code, said, _ = gitlab(attempt=2, CRITPATH_OPTIONS="--slot 1 --trace none --max-blocks 1")
+    assert code == 0, said
 
 
 def test_a_push_adds_to_the_trend_and_comments_on_nothing(runner):
