@@ -104,7 +104,7 @@ OPTIONS_OF_OTHERS: Final[dict[str, str]] = {
 }
 
 DESCRIPTION: Final = "Tells why a program became slower, from the kernel's scheduling events."
-EPILOG: Final = "Exit codes: 0 ok, 1 anomaly, 2 usage, 3 inconclusive, 4 unreadable, 125 a bug"
+EPILOG: Final = "Exit codes: 0 ok, 1 slower, 2 usage, 3 inconclusive, 4 unreadable, 125 a bug"
 QUIET: Final = "no warnings, no progress, no hints on stderr"
 CONFIG: Final = "settings from this file"
 SHOW_CONFIG: Final = "print every setting's value and origin, and do nothing"
