@@ -843,13 +843,14 @@ class Comparison:
         self.to_json(path)
 
     def __repr__(self) -> str:
-        from critpath.text.verdict import headline  # noqa: PLC0415 - start-up time
+        from critpath.text.page import noun_of  # noqa: PLC0415 - start-up time
+        from critpath.text.verdict import headline  # noqa: PLC0415 - as above
 
         sets = self._document.sets
         normal, sample = sets.normal.executions, sets.sample.executions
         flagged = sum(state.flagged for state in self.states if state.state != "total")
         counts = (
-            f"{plural(sample, 'execution')} against {normal:,}",
+            f"{plural(sample, noun_of(self._document, 1))} after, {normal:,} before",
             plural(len(self.causes), "cause"),
             plural(len(self.findings), "finding"),
             f"{flagged} of {plural(max(len(self.states) - 1, 0), 'state')} slower",
@@ -862,6 +863,7 @@ class Comparison:
         from critpath.report.text import cause_line  # noqa: PLC0415 - start-up time
         from critpath.text import verdict  # noqa: PLC0415 - as above
         from critpath.text.answer import describe_why  # noqa: PLC0415 - as above
+        from critpath.text.page import noun_of  # noqa: PLC0415 - as above
 
         document = self._document
         causes = [cause_line(document, cause) for cause in document.causes if not cause.minor]
@@ -872,7 +874,7 @@ class Comparison:
             f"<p>{prose(describe_why(document))}</p>"
             + _html_list("Causes", causes)
             + _html_list("Warnings", self.warnings)
-            + html_table("States, mean per execution", self._readable_states())
+            + html_table(f"States, mean per {noun_of(document, 1)}", self._readable_states())
         )
 
     def _readable_states(self) -> dict[str, Column]:

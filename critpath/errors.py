@@ -62,8 +62,8 @@ class TooMuchTimeError(UnreadableError):
 
     def __init__(self) -> None:
         super().__init__(
-            "the executions take 73 years or more together, which cannot be added up",
-            "compare fewer executions or recordings at a time",
+            "the runs take 73 years or more together, which cannot be added up",
+            "compare fewer runs or recordings at a time",
         )
 
 

@@ -238,22 +238,6 @@ def replay_chosen(
         yield _Chosen(found.pop(), choice, asked, budget)
 
 
-def time_runs(path: Path) -> list[int]:
-    """Return how long the runs of a recorded command took (ns), as `compare` takes them.
-
-    From the exec to the exit, as the kernel says: what starts a run, and notices that it has
-    ended, takes a millisecond more.
-    """
-    recording = read.Recording(path)
-    manifest = recording.manifest
-    process = executions.parse_specification("process")
-    events = timeline.RecordingOpener(recording, read.KERNEL_EVENTS, "auto").read_for(process)
-    found = executions.find_executions(
-        events, process, runs=manifest.runs, interleaved=bool(manifest.interleaved)
-    )
-    return [int(took) for took in found.end - found.begin]
-
-
 def inspect_recording(path: Path, reader: str = "auto") -> tuple[Events, Manifest, tuple[str, ...]]:
     """Read a recording to its end, to say what of it is missing.
 
@@ -846,14 +830,14 @@ def compare(
     Janecek, Ezzati-Jivan and Hamou-Lhadj, "Performance Anomaly Detection through
     Sequence Alignment of System-Level Traces" (ICPC 2022).  Deviations: types are
     found before the coarse detection, whose tests compare like with like, so that a
-    changed mix of types is no slow-down; the verdict comes from a permutation test.
+    changed mix of types is no slowdown; the verdict comes from a permutation test.
     """
     settings, tell = settings or CompareSettings(), progress or (lambda _: None)
-    for name, path_set in (("normal", normal), ("sample", sample)):
+    for name, path_set in (("before", normal), ("after", sample)):
         if not len(path_set):
             raise InconclusiveError(
-                f"the {name} set has no execution ({path_set.specification})",
-                "check --execution, or record more: at least 10 executions, better 100",
+                f"there is no run {name} ({path_set.specification})",
+                "check --execution, or record more: at least 10 runs, better 100",
             )
     normal, sample, newcomers, relabelled = detect.make_alike(normal, sample)
     normal, sample, unlike = vectors.with_like_states(
@@ -976,7 +960,7 @@ def _sufficient(
     if verdict != "inconclusive":
         return
     wanted = max(by[0].minimum_executions, by[1].detection.needed)
-    for name, paths in (("normal", normal), ("sample", sample)):
+    for name, paths in (("before", normal), ("after", sample)):
         gaps = (entry.gaps for entry in paths.environment)
         of = [each for each in gaps if each is not None and each.overhead is not None]
         if not of or not 0 < len(paths) < wanted:

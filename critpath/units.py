@@ -113,11 +113,15 @@ def round_up(share: float) -> float:
 
 
 def plural(count: int, noun: str) -> str:
-    """Render a count with its noun, for example ``1 execution``, ``4 processes``."""
-    if count != 1 and noun.endswith("ex"):
-        return f"{count:,} {noun.removesuffix('ex')}ices"
-    ending = "" if count == 1 else "es" if noun.endswith("s") else "s"
-    return f"{count:,} {noun}{ending}"
+    """Render a count with its noun, for example ``1 request``, ``4 processes``."""
+    return f"{count:,} {noun if count == 1 else in_plural(noun)}"
+
+
+def in_plural(noun: str) -> str:
+    """Return a noun in the plural: ``requests``, ``processes``, ``indices``."""
+    if noun.endswith("ex"):
+        return f"{noun.removesuffix('ex')}ices"
+    return f"{noun}es" if noun.endswith("s") else f"{noun}s"
 
 
 def shorten(text: str, most: int = 160) -> str:

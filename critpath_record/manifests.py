@@ -159,15 +159,13 @@ def note_chosen(manifest: Manifest, chosen: Chosen) -> Manifest:
     said, every = [], selected + cut
     if cut > _MOST_CUT * every and overhead.get("chosen_by") == "programs":
         said.append(
-            f"{cut:,} of {every:,} chosen executions were cut: they lasted too long, or "
+            f"{cut:,} of {every:,} chosen runs were cut: they lasted too long, or "
             "began when the gate was just closing (--timeout)"
         )
     claimed = overhead.get("claimed")
     share, least = _CLAIMS
     if isinstance(claimed, int) and claimed > (1 + share) * seen + least:
-        said.append(
-            f"programs claim to have begun {claimed:,} executions, their marks say {seen:,}"
-        )
+        said.append(f"programs claim to have begun {claimed:,} runs, their marks say {seen:,}")
     return replace(manifest, overhead=overhead, warnings=(*manifest.warnings, *said))
 
 

@@ -616,7 +616,7 @@ class _Session:
         try:
             chosen = self.count(directory)
         except (CritpathError, OSError) as error:  # no reason to lose a recording
-            self._warn(f"which executions were chosen could not be counted: {error}")
+            self._warn(f"which runs were chosen could not be counted: {error}")
             return
         if chosen is not None:
             write_selected(directory, chosen)

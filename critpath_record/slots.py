@@ -1,4 +1,4 @@
-"""Times slots: executions of one of two commands, and what the machine did; nothing is traced."""
+"""Times slots: runs of one of two commands, and what the machine did; nothing is traced."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class SlotRunner:
     ) -> Iterator[SlotRunner]:
         """Get ready to run two commands; signals are taken from here on.
 
-        With ``label``, a regular expression, executions are labelled by what they print; of what is
+        With ``label``, a regular expression, runs are labelled by what they print; of what is
         ``counted``, instructions or cycles, each is told how many it took.
         """
         user = User.behind_sudo(inherited.environment, as_root=as_root)
@@ -148,7 +148,7 @@ class SlotRunner:
     def _run_slot(
         self, side: str, executions: int, labels: list[str]
     ) -> tuple[list[RunResult], int]:
-        """Return the executions that did not fail, and how many did."""
+        """Return the runs that did not fail, and how many did."""
         whole, failed = [], 0
         if self.prepare:
             self._run_prepare()

@@ -25,6 +25,7 @@ import fnmatch
 import hashlib
 import io
 import json
+import math
 import os
 import random
 import shutil
@@ -58,6 +59,14 @@ _OPTIONS: Final = {
     "defaults.alpha": "--alpha",
     "defaults.floor": "--floor",
     "defaults.outlier_level": "--outlier-level",
+}
+# Series of commits that are drawn: how many, from which on slower, and by how much.
+COMMITS: Final = {
+    "trend: a step": (24, 12, 1.03),
+    "trend: a small step": (24, 12, 1.008),
+    "trend: the newest": (24, 23, 1.03),
+    "trend: healthy": (24, 24, 1.0),
+    "trend: few": (8, 4, 1.05),
 }
 _REPORTED: Final = 30  # s
 _FAILED: Final = 100  # exit codes from here on: critpath itself failed
@@ -160,6 +169,7 @@ def list_cases(corpus: Path | None = None) -> list[Case]:
                 tuple(str(ROOT / "fixtures/known" / n) for n in ("team.known", "unknown")),
             ),
             Case("explore", (), "explore", (str(ROOT / "fixtures/requests/shop.paths"),)),
+            *(Case(name, (), "trend", (name,), groups=("trends",)) for name in COMMITS),
             Case(
                 "calibrate",
                 both,
@@ -176,6 +186,8 @@ def list_cases(corpus: Path | None = None) -> list[Case]:
 def unpack(case: Case, place: Path) -> None:
     """Unpack what a case is of; a recording of several hosts becomes one of each."""
     place.mkdir(parents=True, exist_ok=True)
+    if case.verb == "trend" and not (place / case.name).is_dir():
+        draw_commits(place / case.name, *COMMITS[case.name])
     for archive, folder in case.archives:
         if (place / folder / "whole").is_file():
             continue
@@ -185,6 +197,42 @@ def unpack(case: Case, place: Path) -> None:
         if archive.parent.name == "hosts":
             split_hosts(place / folder / archive.name.removesuffix(".tar.xz"), place / folder)
         (place / folder / "whole").touch()
+
+
+def draw_commits(place: Path, commits: int, begin: int, factor: float) -> None:
+    """Keep answers of `critpath ab` of drawn times: each commit beside the first, 20 blocks."""
+    from critpath.ab.judgement import Judge  # noqa: PLC0415 - numpy
+    from critpath.ab.run import AbRequest, block_order  # noqa: PLC0415 - as above
+    from critpath.documents import AbBlock  # noqa: PLC0415 - as above
+    from critpath.report.document import to_json  # noqa: PLC0415 - as above
+
+    request = AbRequest(
+        commands=[["base"], ["commit"]],
+        seed=1,
+        floor=0.05,
+        alpha=0.01,
+        statistic="geo",
+        of="time",
+        slot=0,
+        max_blocks=20,
+        tails=[0.9],
+        asked_tails=[],
+        failures_are_slow=False,
+    )
+    rng = random.Random(1)  # noqa: S311 - no secret
+    place.mkdir(parents=True)
+    for commit in range(commits):
+        # Builds differ by half a percent, whatever was changed; times by 3 %.
+        level = math.exp(rng.gauss(0, 0.005)) * (factor if commit >= begin else 1.0)
+        judge = Judge(request.plan)
+        for number in range(20):
+            order = block_order(commit, number)
+            sides = (level if side == "B" else 1.0 for side in order)
+            times = [[round(1e7 * side * math.exp(rng.gauss(0, 0.03)))] for side in sides]
+            judge.add(AbBlock(order=order, times=times, run=times))
+        document = judge.document(version="1", discarded=None, spent_s=1.0, stopped_by="max_blocks")
+        name = f"202611{commit + 1:02}T000000Z-base..c{commit:02}.json"
+        (place / name).write_text(to_json(document), encoding="utf-8")
 
 
 def split_hosts(recording: Path, place: Path) -> None:
@@ -247,6 +295,11 @@ def answer(
     """Answer a case's question; return what is compared: see `differences`."""
     file = place / f"answer-{os.getpid()}.json"
     file.unlink(missing_ok=True)
+    if case.verb == "trend":
+        code, words = run(["trend", *sources, "--format", "json"], place)
+        document = json.loads(words)
+        found = {"code": code, **judge(case, document), "worth": None}
+        return {**found, "words": _digest(document["lines"]), "all": _digest(words)}
     options = [*_FEWER, *more] if case.verb == "compare" else [*case.options]
     code, words = run([*case.verb.split(), *sources, *options, "--json", str(file)], place)
     document = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
@@ -277,6 +330,9 @@ def judge(case: Case, document: Mapping[str, Any]) -> dict[str, Any]:
         return {"verdict": found.get("answer"), "cause": cause}
     if case.verb == "calibrate":
         return {"verdict": document.get("recommended", document.get("floor")), "cause": None}
+    if case.verb == "trend":
+        changes = [one["commit"] for series in document["series"] for one in series["changes"]]
+        return {"verdict": [document["verdict"], changes], "cause": None}
     questions = document.get("questions", [])
     first = [q["conditions"][0].get("condition") for q in questions if q.get("conditions")]
     return {"verdict": [q.get("answer") for q in questions], "cause": first}

@@ -295,7 +295,7 @@ class _Run:
         if block * EVIDENCE.least_blocks > self.request.time:
             most = self.request.time / (4 * EVIDENCE.least_blocks * plan.slot)
             raise UsageError(
-                f"an execution takes {format_ns(statistics.mean(times))}: with --time "
+                f"a run takes {format_ns(statistics.mean(times))}: with --time "
                 f"{self.request.time:g}s nothing slower than {format_ns(most * NS_PER_S)} can be "
                 f"decided, as {EVIDENCE.least_blocks} blocks of 4 slots are the least",
                 f"give --time {math.ceil(block * 100)}s or more",

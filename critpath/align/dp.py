@@ -85,7 +85,7 @@ def solve(
         raise UsageError(
             f"paths of {n:,} and {m:,} segments are too long to align"
             f" (at most {max_cells:,} pairs of segments)",
-            "compare shorter executions (a narrower --execution), or leave the longest out",
+            "compare shorter runs (a narrower --execution), or leave the longest out",
         )
     if n == 0:
         score = m * gaps.extend + float(gaps.open_b[0] + gaps.close_b[-1] if m else 0)

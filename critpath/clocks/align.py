@@ -44,7 +44,7 @@ from critpath.read import (
 from critpath.requests import UDP, ActivityEvents, EndpointColumn, find_receipts, resolve_endpoints
 from critpath.schema.environment import Environment
 from critpath.text import clocks as words
-from critpath.text.notes import word_all
+from critpath.text.notes import KEPT, word_all
 from critpath.units import safe_text
 
 if TYPE_CHECKING:
@@ -359,7 +359,7 @@ def read_clocks(
                 facts.append(clock)
                 places.append(path.name)
                 messages.append(found)
-                warnings += word_all(about.warnings)
+                warnings += word_all(about.warnings, KEPT)
     if len(facts) < 2:
         only = safe_text(", ".join(of.host or "(no name)" for of in facts))
         raise UsageError(f"one host only: {only}", "name the recordings of two or more hosts")

@@ -156,7 +156,7 @@ def average_linkage(space: F64, weight: I64) -> F64:
     if n > _MOST_VECTORS:
         raise CritpathError(
             f"average linkage of {plural(n, 'distinct execution')} needs too much memory",
-            f"cluster by optics; linkage takes {_MOST_VECTORS} distinct executions at the most",
+            f"cluster by optics; linkage takes {_MOST_VECTORS} distinct runs at the most",
         )
     distance = cdist(space, space)
     np.fill_diagonal(distance, np.inf)

@@ -117,7 +117,7 @@ def find_outliers(
     if normal.symbols != sample.symbols:
         raise ValueError("normal and sample vectors have different symbols")
     if len(normal) == 0:
-        raise ValueError("no normal execution to compare with")
+        raise ValueError("no normal run to compare with")
     partner = pairs.pair[sample_clusters.labels]
     raw, observed = DurationColumns(normal), DurationColumns(sample)
     both, both_observed = BothScales(raw, raw), BothScales(observed, raw)

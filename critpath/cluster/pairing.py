@@ -29,7 +29,7 @@ def pair(
     if normal.symbols != sample.symbols:
         raise ValueError("normal and sample vectors have different symbols")
     if len(normal) == 0:
-        raise ValueError("no normal execution to pair with")
+        raise ValueError("no normal run to pair with")
     home = home or normal_space(normal, normal_clusters)
     limits = novel_limits(home)
     labels = sample_clusters.labels

@@ -101,19 +101,19 @@ MEASURING: Final = (
     option("--time", "TIME", "time after which it ends undecided, such as 90s or 10m (10m)",
         _seconds, _TIME),
     option("--statistic", None, "what the times of a block come to: geometric mean, mean, or least "
-        "time, which says nothing of rare slow executions (geo)", default="geo",
+        "time, which says nothing of rare slow runs (geo)", default="geo",
         choices=("geo", "mean", "min")),
-    option("--slot", "K", "executions of a slot: a number, or auto for as many as take 20 ms "
+    option("--slot", "K", "runs of a slot: a number, or auto for as many as take 20 ms "
         "(auto)", _slot, 0),
-    option("--warmup", "N", "executions of each that are discarded before (2)",
+    option("--warmup", "N", "runs of each that are discarded before (2)",
         whole(1, 1_000_000), 2),
     option("--prepare", "LINE", "a line for sh before every slot, not timed", default=""),
-    option("--timeout", "TIME", "end an execution, with all that it started, after so long: it "
+    option("--timeout", "TIME", "end a run, with all that it started, after so long: it "
         "counts as failed", _seconds, 0.0),
-    flag("--failures-are-slow", "a failed execution counts as the slowest so far; else its block "
+    flag("--failures-are-slow", "a failed run counts as the slowest so far; else its block "
         "is dropped"),
-    option("--label", "REGEX", "judge each kind of execution by itself: what REGEX (its first "
-        "group) finds in what an execution prints", _expression, ""),
+    option("--label", "REGEX", "judge each kind of run by itself: what REGEX (its first "
+        "group) finds in what a run prints", _expression, ""),
     flag("--show-output", "show what the commands print"),
     flag("--as-root", "under sudo: run the commands as root too"),
 )  # fmt: skip
@@ -139,7 +139,7 @@ OPTIONS: Final = (
     option("--json", "FILE", "write the document (- for stdout)"),
     option("--again", "DIR", "run nothing: compute everything anew from the blocks in DIR, or a "
         "file of --json", Path),
-    flag("--skip-first", "the first execution of each slot, which meets what the other command "
+    flag("--skip-first", "the first run of each slot, which meets what the other command "
         "left, does not count: slots of two and more"),
     VERBOSE,
     command("-- A ARG... -- B ARG...", "what is known to be good, and what is judged"),
@@ -186,13 +186,13 @@ def request_of(
     if traced and (arguments.label or arguments.slot > 1):
         option = "--label" if arguments.label else "--slot"
         raise UsageError(
-            f"--trace all records single executions: {option} does not go with it",
+            f"--trace all records single runs: {option} does not go with it",
             f"leave out {option}, or --trace all",
         )
     skip_first = getattr(arguments, "skip_first", False)
     if skip_first and (traced or arguments.slot == 1):
         raise UsageError(
-            "--skip-first leaves nothing of slots of one execution",
+            "--skip-first leaves nothing of slots of one run",
             "leave out --trace all" if traced else "give --slot 3, or leave it out",
         )
     specification = getattr(arguments, "execution", "")
@@ -200,7 +200,7 @@ def request_of(
         check_execution(specification)
     if arguments.of in _COUNTED and arguments.failures_are_slow:
         raise UsageError(
-            "what a failed execution would have counted is not known",
+            "what a failed run would have counted is not known",
             f"leave out --failures-are-slow, or --of {arguments.of}",
         )
     if arguments.of in _COUNTED and traced:

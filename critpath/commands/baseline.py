@@ -60,9 +60,9 @@ def _save(arguments: argparse.Namespace, settings: Settings) -> int:
     kept = sum(len(session.paths) for session in sessions)
     lossy = sum(int(session.paths.lossy.sum()) for session in sessions)
     if lossy:
-        warn([f"{plural(lossy, 'execution')} overlap a loss: record again"], quiet=quiet)
+        warn([f"{plural(lossy, 'run')} overlap a loss: record again"], quiet=quiet)
     if kept < _FEW:
-        warn([f"{plural(kept, 'execution')} can hardly tell a change from chance"], quiet=quiet)
+        warn([f"{plural(kept, 'run')} can hardly tell a change from chance"], quiet=quiet)
     rest = f", {left_out:,} left out (--executions)" if left_out else ""
     hint(
         f"{baseline.describe()} saved to {arguments.output}{rest}; "
@@ -217,7 +217,7 @@ def _print(document: dict[str, Any]) -> None:
     handling = "told apart" if document["interrupts"] else "counted as running"
     print_line(
         console,
-        f"{plural(count, 'execution')} of {plural(len(sessions), 'recording')}, "
+        f"{plural(count, 'run')} of {plural(len(sessions), 'recording')}, "
         f"saved by critpath {document['critpath']}, interrupts {handling}",
         style="bold",
     )
@@ -225,7 +225,7 @@ def _print(document: dict[str, Any]) -> None:
         console.print()
         print_line(console, ", ".join(one["sources"]), style="bold")
         print_line(console, f"  recorded    {_word_recorded(one)}")
-        print_line(console, f"  executions  {_word_executions(one)}")
+        print_line(console, f"  runs        {_word_executions(one)}")
         print_line(console, f"  mean        {_word_means(one['means'])}")
         for warning in one["warnings"]:
             usual = is_usual(warning)
@@ -261,7 +261,7 @@ def _word_labels(labels: dict[str, int]) -> str:
 
 
 _RECORDINGS: Final = option("recordings", "RECORDING", RECORDINGS, Path, nargs="+")
-_KEPT: Final = option("--executions", "N", "executions that are kept of a recording, evenly spread "
+_KEPT: Final = option("--executions", "N", "runs that are kept of a recording, evenly spread "
     f"within each label; 0 for all ({_EXECUTIONS})", whole(0, 1_000_000), _EXECUTIONS)  # fmt: skip
 _FILE: Final = option("file", "FILE", "a baseline", Path)
 

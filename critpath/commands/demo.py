@@ -197,8 +197,8 @@ def explain(fault: str) -> str:
 
     faulty = sum(bool(f) for _, f in workload.plan(SEED, EXECUTIONS, fault))
     return (
-        f"Both were recorded on this machine just now. In the sample {FAULTS[fault]}, in "
-        f"{plural(faulty, 'execution')} of the kind `{workload.FAULTS[fault]}`."
+        f"Both were recorded on this machine just now. In the second {FAULTS[fault]}, in "
+        f"{plural(faulty, 'request')} of the kind `{workload.FAULTS[fault]}`."
     )
 
 

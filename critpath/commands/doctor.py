@@ -270,7 +270,7 @@ def _lines(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
         for left in document["leftovers"]:
             yield f"  {left['kind']} {left['name']}", "yellow"
     if document["marking"]:
-        yield "programs that mark executions:", "bold"
+        yield "programs that mark runs:", "bold"
         for one in document["marking"]:
             root = one["user"] == "root"
             how = "" if root else f": critpath record -a --marks-from {one['user']}"

@@ -20,7 +20,7 @@ from critpath.commands.output import (
 )
 from critpath.commands.reports import is_saved, load_comparison
 from critpath.commands.settings import LINKING, READING, RUNNING, Settings, whole
-from critpath.commands.sources import check_inputs, messages_of, require_executions
+from critpath.commands.sources import check_inputs, messages_of, require_executions, words_of
 from critpath.errors import UsageError
 from critpath.units import plural
 
@@ -36,7 +36,7 @@ OPTIONS: Final = (
     option("trace", "TRACE", "recordings, directories of them, CTF traces, saved paths; of two "
         "the first is the normal and the second the sample set; or one file of compare --json",
         Path, nargs="+"),
-    option("--given", "CONDITION", 'look only at these executions, such as "service == '
+    option("--given", "CONDITION", 'look only at these runs, such as "service == '
         "'nginx:80'\"; may be repeated, one step after the other", default=[], action="append"),
     option("--what", "CONDITION", "what those that it selects have in common (default: latency >= "
         "p90, the slowest tenth of each label)"),
@@ -54,7 +54,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     check_inputs(arguments.trace)
     check_outputs([arguments.json, arguments.output], arguments.trace)
     paths, exploration = _explore(arguments, settings)
-    warn([*messages_of(paths), *exploration.notes], quiet=settings["quiet"])
+    said = [*messages_of(paths), *exploration.notes]
+    warn(said, quiet=settings["quiet"], words=words_of(paths))
 
     from critpath.report.document import (  # noqa: PLC0415 - start-up time
         exploration_document,
@@ -96,6 +97,7 @@ def _explore(arguments: argparse.Namespace, settings: Settings) -> tuple[PathSet
     from critpath import flow  # noqa: PLC0415 - numpy and the stages
     from critpath.explore import explore, facts_of  # noqa: PLC0415 - as above
     from critpath.model import joining  # noqa: PLC0415 - as above
+    from critpath.text.page import noun_of_paths  # noqa: PLC0415 - as above
 
     if saved := [str(one) for one in arguments.trace if is_saved(str(one))]:
         return _explore_saved(saved, arguments, settings)
@@ -110,7 +112,7 @@ def _explore(arguments: argparse.Namespace, settings: Settings) -> tuple[PathSet
         )
         paths = joining.join_sets(sets)
         require_executions(paths, arguments.trace)
-        progress(f"looking at {plural(len(paths), 'execution')}")
+        progress(f"looking at {plural(len(paths), noun_of_paths(paths, 1))}")
         known = facts_of(paths, normal=len(sets[0].sources) if two else None)
         return paths, explore(
             paths, given=arguments.given, what=arguments.what, depth=arguments.depth, facts=known
@@ -135,7 +137,7 @@ def _explore_saved(
     asked = settings["execution"] if settings.origins["execution"] == "command line" else None
     if asked not in {None, paths.specification}:  # which the page's own command names
         raise UsageError(
-            "a saved comparison has its executions already", "choose some of them with --given"
+            "a saved comparison has its runs already", "choose some of them with --given"
         )
     require_executions(paths, arguments.trace)
     known = facts_of(paths, normal=normal, clusters=np.array(clusters, np.int64))

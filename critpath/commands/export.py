@@ -21,7 +21,7 @@ from critpath.commands.output import (
 )
 from critpath.commands.reports import is_saved, load_comparison
 from critpath.commands.settings import READING, RUNNING, Settings
-from critpath.commands.sources import check_inputs, extract_sources, messages_of
+from critpath.commands.sources import check_inputs, extract_sources, messages_of, words_of
 from critpath.errors import UsageError
 from critpath.extras import require
 from critpath.report.exports import ALIGNMENTS, FORMATS, PATHS
@@ -45,10 +45,10 @@ _OFFERED = tuple(name for name, format_ in FORMATS.items() if format_.of in {PAT
 
 OPTIONS: Final = (
     option("sources", "SOURCE", "of compare --json (- for stdin); or recordings, CTF traces, "
-        "directories of recordings, saved paths, baselines: each is a set of executions",
+        "directories of recordings, saved paths, baselines: each is a set of runs",
         nargs="+"),
     option("--format", None, "what to write (default: by the ending of FILE); paths: the critical "
-        "path of every execution, for compare and report: one file where FILE ends in .parquet, "
+        "path of every run, for compare and report: one file where FILE ends in .parquet, "
         "else a dataset, a directory with a file per recording; sketches: of requests, a "
         "directory with a Parquet file for each table that critpath query has of them",
         format_name, choices=(SAVED, *FORMATS, SKETCHES, SPANS)),
@@ -56,7 +56,7 @@ OPTIONS: Final = (
     option("--engine", "ENGINE", "with --format paths, what reads the recordings: local (processes "
         "of this machine, see --jobs) or dask:ADDRESS (workers of a dask scheduler at "
         "tcp://HOST:PORT or tls://HOST:PORT); default: local", default=LOCAL),
-    option("--id", "ID", "only the execution that reports name so, or those of the trace with this "
+    option("--id", "ID", "only the run that reports name so, or those of the trace with this "
         "id; may be repeated (default: all)", action="append"),
     FORCE,
 )  # fmt: skip
@@ -88,7 +88,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     format_.check(name)
     if any(map(is_saved, arguments.sources)) and settings.origins["execution"] == "command line":
         raise UsageError(
-            "a saved comparison has its executions already", "choose some of them with --id ID"
+            "a saved comparison has its runs already", "choose some of them with --id ID"
         )
     if format_.of == ALIGNMENTS:
         document, chosen = _alignments(arguments, name)
@@ -99,7 +99,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         if name == SCHEDULED:
             sets = add_timelines(sets, settings)
         write_pieces(arguments.output, format_.render(sets))
-        count, what = sum(len(one.paths) for one in sets), "execution"
+        count, what = sum(len(one.paths) for one in sets), "path"
     if arguments.output != STDOUT:
         hint(f"{plural(count, what)} written to {arguments.output}", quiet=settings["quiet"])
     return 0
@@ -227,7 +227,7 @@ def _sets(arguments: argparse.Namespace, settings: Settings) -> list[Exported]:
                     _say_left_out(document, sets[-1], source, quiet=settings["quiet"])
                 continue
             paths = extract_sources([Path(source)], settings, progress, jobs=None)
-            warn(messages_of(paths), quiet=settings["quiet"])
+            warn(messages_of(paths), quiet=settings["quiet"], words=words_of(paths))
             sets.append(Exported(source, graph.choose_executions(paths, wanted)))
     found: set[str] = set()
     missing = wanted
@@ -238,8 +238,8 @@ def _sets(arguments: argparse.Namespace, settings: Settings) -> list[Exported]:
     if missing or not found:
         shown = " or ".join(arguments.sources)
         raise UsageError(
-            f"{shown} has no execution {missing[0]}" if missing else f"{shown} has no execution",
-            "critpath path and critpath compare show what executions are called",
+            f"{shown} has no run {missing[0]}" if missing else f"{shown} has no run",
+            "critpath path and critpath compare show what runs are called",
         )
     return sets
 
@@ -300,7 +300,7 @@ def _choose_aligned(
     aligned = document.aligned
     if not aligned:
         raise UsageError(
-            f"{source} has no alignment: no execution of it was found anomalous",
+            f"{source} has no alignment: no run of it was found anomalous",
             "compare with a sample that is slower, or with --rule paper",
         )
     if not wanted:
@@ -310,7 +310,7 @@ def _choose_aligned(
     if missing:
         names = ", ".join(one.execution for one in aligned[:5])
         raise UsageError(
-            f"{source} has no alignment of execution {missing[0]}",
+            f"{source} has no alignment of run {missing[0]}",
             f"name one of {names}" + ", ..." * (len(aligned) > 5),
         )
     return chosen

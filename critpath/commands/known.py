@@ -455,7 +455,7 @@ _STORE: Final = (
 )
 _SOURCE: Final = option("source", "SOURCE", "a recording or trace, a file of critpath signature, "
     "or of compare --json", Path)  # fmt: skip
-_BY: Final = option("--by", None, "what a document is: an interval of time, or an execution",
+_BY: Final = option("--by", None, "what a document is: an interval of time, or a run",
     default="interval", choices=("interval", "execution"))  # fmt: skip
 
 ACTIONS: Final = {

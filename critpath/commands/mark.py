@@ -21,13 +21,13 @@ _FIRST_NAMESPACE: Final = 0xEFFFFFFC
 DESCRIPTION: Final = (
     f"{sentence(VERBS['mark'])[:-1]}, for --execution marker. Begin and end "
     "have the name in common, and the key; without a key, both must be called by the same "
-    "shell. This command needs some 50 ms before it marks: for short executions the "
+    "shell. This command needs some 50 ms before it marks: for short runs the "
     'shell\'s own line is better, echo "critpath:begin NAME" >&$CRITPATH_MARKER_FD. '
     "Exit code 0 also while nothing records."
 )
 OPTIONS: Final = (
     option("what", None, "what to mark", choices=("begin", "end")),
-    option("name", "NAME", "the kind of execution, such as backup"),
+    option("name", "NAME", "the kind of run, such as backup"),
     option("key", "KEY", "what tells it from others at the same time", nargs="?"),
     flag("--strict", "fail (exit 125) if nothing records the mark"),
 )  # fmt: skip
@@ -36,7 +36,7 @@ OPTIONS: Final = (
 def run(arguments: argparse.Namespace, _: object) -> int:
     """Mark and return the exit code."""
     if not arguments.name:
-        raise UsageError("an execution without a name", "critpath mark begin NAME")
+        raise UsageError("a run without a name", "critpath mark begin NAME")
     # The agent's start takes longer than its message would be worth.
     to = find_channel(agent=False)
     taken = to is not None and to.write(

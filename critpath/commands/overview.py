@@ -20,7 +20,7 @@ GROUPS: Final[dict[str, dict[str, str]]] = {
         "record": "record runs of a command, or the whole machine, for compare",
         "compare": "say what became slower from one set to another, where and why",
         "explore": "say what the slow ones have in common that the rest have not",
-        "path": "show what a thread, or every execution, spent its time on",
+        "path": "show what a thread, or every run, spent its time on",
         "view": "show a window whole: threads, who woke whom, who had the CPUs",
         "top": "show requests as they come: rate, p50, p99 and where time goes",
     },
@@ -34,14 +34,14 @@ GROUPS: Final[dict[str, dict[str, str]]] = {
     "data": {
         "convert": "keep what trace-cmd, perf or Perfetto recorded, as CTF",
         "export": "save critical paths, or write them for other programs",
-        "query": "ask executions, paths and requests in SQL",
+        "query": "ask runs, paths and requests in SQL",
         "requests": "say what was asked of whom, for whom, and how surely",
         "report": "render what was saved again, also without names of yours",
     },
     "recorder": {
         "doctor": "say what this machine lacks, or whether a recording is whole",
         "dump": "ask a running flight recorder to save what it holds",
-        "mark": "mark where an execution of a shell script begins or ends",
+        "mark": "mark where a run of a shell script begins or ends",
         "demo": "record a workload without and with a fault, and compare",
     },
     "expert": {

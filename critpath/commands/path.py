@@ -33,6 +33,7 @@ from critpath.commands.sources import (
     extract_sources,
     messages_of,
     no_executions,
+    words_of,
 )
 from critpath.errors import UnspecifiedError, UsageError
 from critpath.report.exports import FORMATS, PATHS, WINDOW
@@ -59,12 +60,12 @@ OPTIONS: Final = (
         dest="begin"),
     option("--to", "NS", "end of the window, in ns of the trace's clock", whole(0, 2**63 - 1),
         dest="end"),
-    option("--id", "ID", "only the execution that reports name so, or those of the trace with this "
+    option("--id", "ID", "only the run that reports name so, or those of the trace with this "
         "id; may be repeated (default: all)", action="append"),
-    flag("--segments", "text: what each execution did in order of time, not where those of each "
+    flag("--segments", "text: what each run did in order of time, not where those of each "
         "label spend their time"),
     flag("--look", "what is there: load, processes and threads, who waited for a CPU and what "
-        "blocks them; also without this where nothing says what an execution is"),
+        "blocks them; also without this where nothing says what a run is"),
     option("--sort", None, "of a look, what comes first (default: cpu)", choices=SORTS),
     option("--top", "N", "of a recording with stacks, the N places in the code where most of the "
         "time goes; of a look, the first N threads", whole(1, 10_000)),
@@ -77,7 +78,7 @@ OPTIONS: Final = (
     TO,
     flag("--all-threads", "graphml of a path: also the threads that are not on it and woke none "
         "that is"),
-    flag("--partial", "of a recording under a budget, show the executions that were not recorded "
+    flag("--partial", "of a recording under a budget, show the runs that were not recorded "
         "whole"),
     FORCE,
 )  # fmt: skip
@@ -127,7 +128,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 def _write(arguments: argparse.Namespace, settings: Settings, paths: PathSet, name: str) -> None:
     """Write paths in a format, or where in the code their time goes."""
-    warn(messages_of(paths), quiet=settings["quiet"])
+    warn(messages_of(paths), quiet=settings["quiet"], words=words_of(paths))
     if arguments.top:
         write_output(arguments.output, _top(arguments, settings, paths, name))
     elif name in FORMATS:
@@ -203,6 +204,7 @@ def _top(arguments: argparse.Namespace, settings: Settings, paths: PathSet, form
     """Return where in the code the time goes: a table, or an object a line."""
     from critpath.report.document import summarize_code  # noqa: PLC0415 - start-up time
     from critpath.report.text import render_code  # noqa: PLC0415 - as above
+    from critpath.text.page import noun_of_paths  # noqa: PLC0415 - as above
 
     places, left = summarize_code(paths, arguments.top)
     if not any(place.location for place in places):
@@ -217,7 +219,7 @@ def _top(arguments: argparse.Namespace, settings: Settings, paths: PathSet, form
             hint(f"critpath: {further} of the time: --top N for more", quiet=settings["quiet"])
         return "".join(json.dumps(asdict(place)) + "\n" for place in places)
     text = StringIO()
-    render_code(places, left, len(paths), make_console(text))
+    render_code(places, left, len(paths), make_console(text), noun_of_paths(paths, 1))
     hint("next: critpath compare NORMAL SAMPLE names what changed", quiet=settings["quiet"])
     return text.getvalue()
 
@@ -283,7 +285,7 @@ def _window(arguments: argparse.Namespace, settings: Settings, name: str) -> Ite
         _check_window(arguments)
         return FORMATS[name].render(arguments.trace, settings, tell=tell, begin=begin, end=end)
     paths = _paths(arguments, settings)
-    warn(messages_of(paths), quiet=settings["quiet"])
+    warn(messages_of(paths), quiet=settings["quiet"], words=words_of(paths))
     if len(paths) != 1:
         raise UsageError(
             f"{name} is the graph of one window, and {arguments.trace} has {len(paths):,} paths",
@@ -379,7 +381,7 @@ def _resolve(arguments: argparse.Namespace, ids: Sequence[str], traces: Sequence
         traced = "" if any(traces) else "; no trace id was recorded (--labels-from traceparent)"
         some = safe_text(", ".join(ids[:_SOME_IDS])) + ", ..." * (len(ids) > _SOME_IDS)
         raise UsageError(
-            f"{arguments.trace} has no execution {missing[0]}",
+            f"{arguments.trace} has no run {missing[0]}",
             f"name one of {some}" + traced * (len(missing[0]) >= _LEAST_TRACE),
         )
     return wanted
@@ -405,8 +407,10 @@ def print_paths(
     console = make_console(stream)
     if not segments:
         from critpath import vectors  # noqa: PLC0415 - numpy and the stages
+        from critpath.text.page import noun_of_paths  # noqa: PLC0415 - as above
 
-        render_summary(summarize_paths(paths, vectors.tables_of([paths])[0]), console)
+        summaries = summarize_paths(paths, vectors.tables_of([paths])[0])
+        render_summary(summaries, console, noun_of_paths(paths, 1))
         return
     for index in range(len(paths)):
         document = path_document(

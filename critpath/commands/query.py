@@ -23,7 +23,7 @@ from critpath.commands.output import (
     write_pieces,
 )
 from critpath.commands.settings import READING, RUNNING, Settings
-from critpath.commands.sources import check_inputs, extract_sources, messages_of
+from critpath.commands.sources import check_inputs, extract_sources, messages_of, words_of
 from critpath.errors import UsageError
 from critpath.extras import require
 
@@ -38,9 +38,9 @@ _MOST_ROWS: Final = 1000  # on a terminal
 
 # What each table has; `critpath query --tables` shows it.
 MEANINGS: Final = {
-    "executions": "an execution: its id, label, begin, end and thread",
+    "executions": "a run or request: its id, label, begin, end and thread",
     "segments": "a segment of a critical path: when, which state, on which thread and cpu",
-    "facts": "an execution, with everything that conditions of critpath explore speak of",
+    "facts": "a run or request, with everything that conditions of critpath explore speak of",
     "requests": "a request: whose sub-request it is, own time, what it asked, queued; in ns",
     "subrequests": "what was asked for a request: over which endpoint, by whom, how that is known",
     "slices": "a stretch of a thread for one request, or shared by several of a loop",
@@ -209,7 +209,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         )
         database = Database.of(paths, sources, sql, reading, progress)
         found = None if arguments.tables else database.ask(sql)
-    warn(messages_of(paths), quiet=settings["quiet"])
+    warn(messages_of(paths), quiet=settings["quiet"], words=words_of(paths))
     if arguments.tables:
         rows = [
             (table, name, kind)

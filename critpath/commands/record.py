@@ -38,7 +38,6 @@ if TYPE_CHECKING:
         Budget,
         Count,
         CountsRequest,
-        Outcome,
         RecordRequest,
         Reporter,
         RunResult,
@@ -79,7 +78,7 @@ OPTIONS: Final = (
     flag("-a --all", "the whole machine, without a command"),
     option("--duration", "S", "with -a or --container: seconds (or until Ctrl-C)", _SECONDS,
         0.0),
-    option("--container", "NAME", "the machine; executions are the processes of this container",
+    option("--container", "NAME", "the machine; runs are the processes of this container",
         default=""),
     option("--hosts", "A,B", "the whole machine on each of these hosts at once, over ssh, into "
         "DIR/A, DIR/B", default=""),
@@ -87,7 +86,7 @@ OPTIONS: Final = (
         "critpath", default="critpath"),
     option("--interleave", ("A", "B"), "two commands in turn, in blocks of random order, into "
         "DIR/normal and DIR/sample", nargs=2),
-    option("--marks-from", "WHO", "users whose programs may mark executions though they may not "
+    option("--marks-from", "WHO", "users whose programs may mark runs though they may not "
         "trace: names separated by commas, all, or none (default: who called sudo)", default=""),
     option("--labels-from", "WHAT", "name requests by the first 64 bytes of their messages: bytes "
         "(method and path, first words of SQL, a command's name), bytes,traceparent for trace ids "
@@ -107,7 +106,7 @@ OPTIONS: Final = (
         "docs/code-locations.md says what it costs", default=""),
     flag("--files", "look what threads sleep for, for causes that name the file or the peer that "
         "a system call waits for: fsync(audit.log), recvfrom(127.0.0.1:5432)"),
-    option("--then", None, "explore: then say what the slow executions have in common, and write "
+    option("--then", None, "explore: then say what the slow runs have in common, and write "
         "the page to ask on as DIR.html; with -a they are the requests of servers unless "
         "--execution is given", default="", choices=("explore",)),
     flag("--functions", "with a command that is python SCRIPT or python -m MODULE (Python 3.12 or "
@@ -153,8 +152,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         outcome = record(request, tell, survey_recorded, observe, count_chosen)
     finally:
         tell.close()
-    times = time_recorded(outcome)
-    for line in describe_outcome(outcome, request, arguments.typed, times):
+    for line in describe_outcome(outcome, request, arguments.typed):
         # What makes a recording worth less is printed even with --quiet.
         hint(line, quiet=quiet and not line.startswith("warning: "))
     if not arguments.then or not outcome.recordings:
@@ -311,27 +309,6 @@ def survey_recorded(recording: Path) -> tuple[StreamFacts, ...]:
     from critpath.read import Recording  # noqa: PLC0415 - start-up time
 
     return Recording(recording).survey_streams()
-
-
-_SMALL: Final = 1 << 28  # technical: bytes of recordings that are read once more at once
-
-
-def time_recorded(outcome: Outcome) -> dict[Path, list[int]]:
-    """Return how long the runs of finished recordings took, as compare will have them.
-
-    Nothing that judges is loaded by root: the summary has its own times then, from exec to wait.
-    """
-    if outcome.size > _SMALL or os.geteuid() == 0:
-        return {}
-    os.environ.setdefault(_THREADS, "1")  # as above
-    from critpath import flow  # noqa: PLC0415 - as above
-
-    found = {}
-    for one in outcome.recordings:
-        if one.manifest.runs and one.manifest.recorder.get("name") != "counts":
-            with contextlib.suppress(CritpathError, OSError):  # its summary has other times then
-                found[one.directory] = flow.time_runs(one.directory)
-    return found
 
 
 def count_chosen(recording: Path) -> Chosen | None:

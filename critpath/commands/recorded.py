@@ -7,10 +7,8 @@ import json
 import os
 import re
 import shlex
-import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from critpath.errors import with_sudo
@@ -34,19 +32,17 @@ def describe_outcome(
     outcome: Outcome,
     request: RecordRequest,
     words: Sequence[str] = ("record",),
-    times: Mapping[Path, Sequence[int]] = MappingProxyType({}),
 ) -> Iterator[str]:
     """Yield the lines of the summary; those that must be read begin with ``warning: ``.
 
-    `words`: what stood behind ``critpath``.  `times`: how long the runs of a recording took, by its
-    directory, where the trace was read; else as the recorder saw them.
+    `words`: what stood behind ``critpath``.
     """
     if not outcome.recordings:
         yield "critpath: ended before there was anything to keep: no recording"
         return
     for recording in outcome.recordings:
         manifest = recording.manifest
-        yield f"{recording.directory}: {_contents(manifest, times.get(recording.directory, ()))}"
+        yield f"{recording.directory}: {_contents(manifest)}"
         yield from _odd_runs(manifest)
     manifest = outcome.recordings[0].manifest
     yield f"{_trace(manifest)}, {_bytes(outcome.size)}, recorder {_recorder(manifest)}"
@@ -88,7 +84,7 @@ def _describe_budget(manifest: Manifest, recordings: Sequence[Recording]) -> Ite
             yield f"{name} were taken in {format_share(of['open'] / span)} of the time"
     for kind, of in budget["executions"].items():
         yield (
-            f"executions: {of['selected']:,} of {of['seen']:,} recorded whole: {safe_text(kind)}"
+            f"runs: {of['selected']:,} of {of['seen']:,} recorded whole: {safe_text(kind)}"
             + (f" ({of['cut']:,} given up)" if of.get("cut") else "")
             + (f"; {of['bystanders']:,} more by the way" if of.get("bystanders") else "")
             + _describe_pressure((budget.get("felt") or {}).get(kind))
@@ -158,7 +154,7 @@ def describe_flaws(manifest: Manifest, place: Path) -> Iterator[str]:
         yield f"warning: {plural(more, 'more warning')} in {place}/critpath.json"
 
 
-def _contents(manifest: Manifest, took: Sequence[int]) -> str:
+def _contents(manifest: Manifest) -> str:
     span = format_ns(manifest.end - manifest.begin)
     if not manifest.command:
         marks = _count_marks(manifest)
@@ -168,14 +164,8 @@ def _contents(manifest: Manifest, took: Sequence[int]) -> str:
     runs = manifest.runs
     if not runs:
         return "no run"
-    # From the exec on: a fork waits for the recorder.
-    times = took or [run.end - (run.executed or run.begin) for run in runs]
-    median = format_ns(statistics.median(times))
-    if len(runs) == 1:
-        return f"1 run, {median}"
-    low, high = format_ns(min(times)), format_ns(max(times))
-    timed = "" if took else ", as the recorder timed them"
-    return f"{plural(len(runs), 'run')}, median {median} ({low} to {high}){timed}"
+    # How long each took is in the trace: the recorder sees a run end when it is woken for that.
+    return f"{plural(len(runs), 'run')} in {span}"
 
 
 def _odd_runs(manifest: Manifest) -> Iterator[str]:
@@ -187,9 +177,10 @@ def _odd_runs(manifest: Manifest) -> Iterator[str]:
         yield f"warning: {len(failed)} {of} failed (exit code {codes})"
     late = sum(run.timed_out for run in runs)
     if late:
-        yield f"warning: {late} {of} reached the timeout of {manifest.timeout:g} s: no executions"
+        what = f"{late} {of} reached the timeout of {manifest.timeout:g} s"
+        yield f"warning: {what}: compare leaves them out"
     if any(run.interrupted for run in runs):
-        yield "warning: the run that was interrupted is no execution: compare leaves it out"
+        yield "warning: the run that was interrupted does not count: compare leaves it out"
     left = [run for run in runs if run.outlived]
     if left:
         yield _describe_outlived(left, of)
@@ -244,7 +235,7 @@ def _loss(manifest: Manifest) -> Iterator[str]:
     used = manifest.recorder.get("buffer_bytes")
     now = f" (it was {_bytes(used)} per cpu)" if isinstance(used, int) and used else ""
     yield f"warning: {what}: record again with a larger --buffer-size{now}"
-    yield "warning: executions during a loss cannot be judged; compare will not"
+    yield "warning: runs during a loss cannot be judged; compare will not"
 
 
 def _cost(manifest: Manifest) -> Iterator[str]:
@@ -289,7 +280,7 @@ def _describe_next(outcome: Outcome, request: RecordRequest, words: Sequence[str
     compare = f"critpath compare {places[0]} {shlex.quote(other)}"
     if not manifest.execution and _count_marks(manifest) <= 0:
         yield (
-            "nothing there says what an execution is: the next command takes each process, from "
+            "nothing there says what a run is: the next command takes each process, from "
             f"start to end; --profile {REQUESTS} records what servers are asked"
         )
         compare += " --execution process"

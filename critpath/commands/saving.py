@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from critpath.commands.export import LOCAL
 from critpath.commands.output import STDOUT, Progress, as_asked, check_outputs, hint, warn
 from critpath.commands.settings import Settings
-from critpath.commands.sources import check_inputs, messages_of, require_executions
+from critpath.commands.sources import check_inputs, messages_of, require_executions, words_of
 from critpath.errors import UsageError
 from critpath.extras import require
 from critpath.processes import begin_early
@@ -36,7 +36,7 @@ def save_paths(arguments: argparse.Namespace, settings: Settings) -> int:
     if STDOUT in arguments.sources:
         raise UsageError("saved paths are of recordings, not of stdin", "name a recording")
     if arguments.id:
-        raise UsageError("--id chooses some executions, and all are saved", "leave it out")
+        raise UsageError("--id chooses some runs, and all are saved", "leave it out")
     traces = [Path(source) for source in arguments.sources]
     if arguments.output == STDOUT:
         raise UsageError("Parquet cannot go to stdout", "name a file with -o")
@@ -86,11 +86,14 @@ def save_paths(arguments: argparse.Namespace, settings: Settings) -> int:
             progress(f"connecting to {scheduler.address}")
             with scheduler.connect() as engine:
                 paths = save(engine=engine)
-    warn(messages_of(paths), quiet=settings["quiet"])
+    warn(messages_of(paths), quiet=settings["quiet"], words=words_of(paths))
+    from critpath.text.page import noun_of_paths  # noqa: PLC0415 - start-up time
+
     files = "" if into_file else f" (a dataset of {plural(_parts(out), 'file')})"
     hint(
-        f"{plural(len(paths), 'execution')} of {plural(len(paths.sources), 'recording')} "
-        f"saved to {out}{files}; next: critpath compare {out} SAMPLE{as_asked(settings)}",
+        f"{plural(len(paths), noun_of_paths(paths, 1))} of "
+        f"{plural(len(paths.sources), 'recording')} saved to {out}{files}; "
+        f"next: critpath compare {out} SAMPLE{as_asked(settings)}",
         quiet=settings["quiet"],
     )
     return 0

@@ -383,7 +383,7 @@ _T2: Final = "paper's probability rule: ratio of the shares above the normal mea
 
 _TABLE: Final[dict[str, tuple[Setting, ...]]] = {
     "reading": (
-        Setting("execution", as_text, None, "what an execution is: process | thread | marker | "
+        Setting("execution", as_text, None, "what a run is: process | thread | marker | "
             "events:BEGIN,END[,key=FIELD][,label=FIELD] | windows:FILE.csv | "
             "requests[:port=N,comm=NAME,...] of servers, which requests:? lists | "
             "slices:MARKER[,comm=NAME][,min=DURATION][,root] of threads | slice:NAME that the "
@@ -430,7 +430,7 @@ _TABLE: Final[dict[str, tuple[Setting, ...]]] = {
             "answer is OK, as a share of the normal mean duration; else it is inconclusive",
             "SHARE"),
         Setting("minimum-executions", whole(0, 1_000_000_000), 0,
-            "fewest executions of either set that a verdict may rest on; 0 for what the gate needs",
+            "fewest runs of either set that a verdict may rest on; 0 for what the gate needs",
             "N"),
         Setting("strict-environment", as_bool, False, "sets of other kernels, machines, "
             "processors, tracers or programs are inconclusive"),
@@ -449,15 +449,15 @@ _TABLE: Final[dict[str, tuple[Setting, ...]]] = {
         Setting("t1", _POSITIVE, DEFAULTS.t1, "paper's average rule: mean + T1 * std", "T1"),
         Setting("t2", auto_or(_POSITIVE), None, _T2, "T2"),
         Setting("y-reference", one_of("a1", "a2"), "a1",
-            "mean that sample executions are counted above: a1 (normal) or a2 (sample)", "NAME"),
+            "mean above which the runs after are counted: a1 (before) or a2 (after)", "NAME"),
         Setting("outlier-k", _POSITIVE, DEFAULTS.outlier_k, _OUTLIER_K, "K"),
         Setting("outlier-level", number(0, 0.5, "a level above 0 and at most 0.5"),
-            DEFAULTS.outlier_level, "share of false outliers among the executions called anomalous",
+            DEFAULTS.outlier_level, "share of false outliers among the runs called anomalous",
             "LEVEL"),
         Setting("permutations", whole(99, 1_000_000), DEFAULTS.permutations,
             "permutations of the gate, where not all can be enumerated", "N"),
         Setting("cluster-method", one_of("optics", "raw", "silcut", "linkage"), "optics",
-            "how types of executions are found: optics, raw (on plain counts, as the paper), "
+            "how types of runs are found: optics, raw (on plain counts, as the paper), "
             "silcut or linkage", "NAME"),
         Setting("alphabet", one_of(*_ALPHABETS), "thread", _ALPHABET, "NAME"),
         Setting("msa", one_of("add", "joint"), "add", "aligning an anomaly with its normal group: "

@@ -33,7 +33,7 @@ _SHOWN: Final = 8  # terms of a source
 OPTIONS: Final = (
     option("sources", "SOURCE", "recordings with counts or traces, or files that -o saved", Path,
         nargs="+"),
-    option("--by", None, "what a document is: an interval of time, or an execution",
+    option("--by", None, "what a document is: an interval of time, or a run",
         default="interval", choices=("interval", "execution")),
     JSON,
     option("-o --output", "FILE", "save one source's as Parquet", Path),

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from critpath.commands.output import Progress
     from critpath.model import PathSet
     from critpath.schema.notes import Remark
+    from critpath.text.notes import Words
 
 
 def extract_sources(
@@ -54,8 +55,18 @@ def messages_of(paths: PathSet) -> list[Remark]:
     return [*note_repaired_switches(paths).warnings, *paths.executions.notes, *_list_lost(paths)]
 
 
+def words_of(paths: PathSet) -> Words:
+    """Return what executions of paths are called in messages."""
+    from critpath.text.notes import Words  # noqa: PLC0415 - start-up time
+    from critpath.text.page import noun_of_paths  # noqa: PLC0415 - as above
+
+    return Words(noun_of_paths(paths, 1), noun_of_paths(paths))
+
+
 def _list_lost(paths: PathSet) -> list[str]:
-    touched = f"{int(paths.lossy.sum()):,} of {len(paths):,} executions overlap a loss"
+    from critpath.text.page import noun_of_paths  # noqa: PLC0415 - start-up time
+
+    touched = f"{int(paths.lossy.sum()):,} of {len(paths):,} {noun_of_paths(paths)} overlap a loss"
     return [f"{what}: {touched}" for what in _losses(paths)]
 
 
@@ -87,7 +98,7 @@ def no_executions(sources: Sequence[object], reasons: Sequence[Remark]) -> Incon
 
     why = "; ".join(word_all(reasons))
     return InconclusiveError(
-        f"no complete execution in {', '.join(map(str, sources))}" + (f": {why}" if why else ""),
-        "say what else an execution is: --execution 'requests:?' lists the servers, "
+        f"no complete run in {', '.join(map(str, sources))}" + (f": {why}" if why else ""),
+        "say what else a run is: --execution 'requests:?' lists the servers, "
         "'events:?,?' the events of the trace",
     )

@@ -235,9 +235,9 @@ def draw(frame: Screen, console: Console) -> RenderableType:
         goes = _name_shares({**of, **row["asked"]}, room)
         texts = (_cut(label, longest), *of_row, goes)
         table.add_row(*(shown(text, console) for text in texts))
-    kinds = ("request",) * with_resets + ("execution",) * (len(frame.ended) > 0 or not with_resets)
+    kinds = ("request",) * with_resets + ("run",) * (len(frame.ended) > 0 or not with_resets)
     counts = (sum(row["count"] for row in frame.requests), len(frame.ended))
-    many = [plural(counts[kind == "execution"], kind) for kind in kinds]
+    many = [plural(counts[kind == "run"], kind) for kind in kinds]
     total = f"{', '.join(many)} in {frame.span:g} s"
     if len(rows) > _ROWS:
         total += f", {len(rows) - _ROWS} more labels"

@@ -22,7 +22,7 @@ _MARGIN: Final = 10  # of an execution: a tenth before and behind it is shown, t
 
 OPTIONS: Final = (
     option("trace", "TRACE", "a recording, a set of hosts' or a CTF trace", Path),
-    option("--around", "ID", "the execution or request that reports name so, or those of the trace "
+    option("--around", "ID", "the run or request that reports name so, or those of the trace "
         "with this id: its window and a tenth more, its critical path lit", dest="id",
         action="append"),
     option("--from", "NS", "begin of the window, in ns of the trace's clock (default: the "
@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     if None not in {begin, end} and begin >= end:
         raise UsageError("--from is not before --to", "exchange them")
     if arguments.id and arguments.tid is not None:
-        raise UsageError("--around together with --tid", "name the execution or the thread")
+        raise UsageError("--around together with --tid", "name the run or the thread")
     with Progress(quiet=settings["quiet"]) as progress:
         path, source = _path(arguments, settings, progress), arguments.trace
         if path is not None:

@@ -245,7 +245,7 @@ def require_alike_processes(normal: PathSet, sample: PathSet) -> None:
     kept = normal.specification
     if kept and normal.kind != "process":
         raise UsageError(
-            f"executions before are {safe_text(kept)}, those after are processes",
+            f"runs before are {safe_text(kept)}, those after are processes",
             f"--execution {safe_text(shlex.quote(kept))} chooses the same of both",
         )
     sets = normal.executions, sample.executions

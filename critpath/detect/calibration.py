@@ -99,7 +99,7 @@ def _at_usual_size(alarms: Sequence[FalseAlarmsEntry], kind: SplitKind) -> list[
 def _outcome(
     settings: CompareSettings, detectable: Sequence[DetectableEntry], size: int, mean: float
 ) -> str:
-    """Return the end of the answer: what slow-down shows at a size."""
+    """Return the end of the answer: what slowdown shows at a size."""
     if not RULES[settings.rule].permutation_test:
         return text.by_rule(settings.rule)
     shown = [d for d in detectable if d.kind == "total" and d.sample == size]
@@ -190,7 +190,7 @@ def _spread_by_chance(total: I64, stratum: I64, session: I64) -> float:
     return math.sqrt(squares / max(freedom, 1) * float(np.mean(shares)))
 
 
-# The smallest slow-down that shows, found by slowing samples down.
+# The smallest slowdown that shows, found by slowing samples down.
 
 
 _FAR = 16  # technical: steps at once, until the answer is passed

@@ -106,7 +106,7 @@ def algorithm1(
         raise ValueError("t1 >= 0 and t2 > 0 expected")
     (n, columns), m = normal.shape[-2:], sample.shape[-2]
     if not n or not m:
-        raise ValueError("Algorithm 1 needs an execution in both sets")
+        raise ValueError("Algorithm 1 needs a run in both sets")
     remarks: list[Note] = []
     mean = normal.mean(axis=-2)
     std = np.zeros_like(mean)
@@ -116,7 +116,7 @@ def algorithm1(
     average = np.zeros(mean.shape, np.bool_)
     if n > 1:
         threshold = mean + t1 * std
-        # Rounding of the threshold is no slow-down: equal sets must not fire.
+        # Rounding of the threshold is no slowdown: equal sets must not fire.
         average = sample.mean(axis=-2) > threshold * (1 + 1e-12)
     else:
         remarks.append(notes.AverageRuleSkipped())
@@ -221,7 +221,7 @@ def detect(
     permutations : int
         Random assignments, where enumerating all of them is too much.
     normal_type, sample_type, normal_session, sample_session, runs, blocks : int64, optional
-        Execution types, the sample's as paired with normal ones: another mix is no slow-down, one
+        Execution types, the sample's as paired with normal ones: another mix is no slowdown, one
         type's is found; recording sessions; of both: runs, which share what the machine did, and
         blocks, in which a coin chose the order.
     judged, clean : tuple of VectorTable, optional
@@ -476,11 +476,11 @@ def _check(
         raise ValueError("0 < alpha < 1, floor >= 0, permutations >= 1 expected")
     if normal.symbols != sample.symbols:
         raise ValueError("normal and sample vectors have different symbols")
-    for table, name in ((normal, "normal"), (sample, "sample")):
+    for table, name in ((normal, "before"), (sample, "after")):
         if len(table) == 0:
             raise InconclusiveError(
-                f"the {name} set has no execution",
-                "check the execution specification, or record the workload again",
+                f"there is no run {name}",
+                "check --execution, or record the workload again",
             )
 
 
@@ -537,7 +537,7 @@ def _strata(
     if normal_type is None or sample_type is None:
         return np.zeros(len(normal), np.int64), np.zeros(len(sample), np.int64)
     if len(normal_type) != len(normal) or len(sample_type) != len(sample):
-        raise ValueError("one type per execution expected")
+        raise ValueError("one type per run expected")
     if normal_type.min() < 0 or sample_type.min() < 0:
         raise ValueError("types are numbered from 0")
     return normal_type, sample_type
@@ -659,7 +659,7 @@ def _compare_typical(x: I64, y: I64) -> float:
     return middle if np.isfinite(middle) else float("nan")
 
 
-# The mix of types: another one is a finding, no slow-down.
+# The mix of types: another one is a finding, no slowdown.
 
 
 def mix_shift(normal_type: I64, sample_type: I64) -> float:

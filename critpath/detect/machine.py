@@ -191,7 +191,7 @@ def _make_sign(
     ``before`` and ``after`` are a mean count, a share of executions, a time (ns) or a factor, as
     the kind has it; ``effect`` is what it comes to in the mean of all sample executions (ns).
     """
-    sentence = notes.sign(kind, name, label, (before, after), effect)
+    sentence = notes.sign(kind, name, label, (before, after), effect, notes.KEPT)
     return SignEntry(kind, name, label, number(before), number(after), number(effect), sentence)
 
 

@@ -133,7 +133,7 @@ def calibrate(
     Notes
     -----
     Everything that differs in a split of healthy executions differs by chance: every
-    alarm is a false one.  The detectable slow-down is found by adding time to the
+    alarm is a false one.  The detectable slowdown is found by adding time to the
     sample of such splits, and asking the gate again.
     """
     sizes = TRIALS.sizes if sizes is None else sizes
@@ -144,9 +144,9 @@ def calibrate(
     needed = smallest + least_normal(smallest)
     if len(normal) < needed:
         raise InconclusiveError(
-            f"{plural(len(normal), 'execution')}: a comparison of {smallest} with "
+            f"{plural(len(normal), 'run')}: a comparison of {smallest} with "
             f"{least_normal(smallest)} needs {needed - len(normal)} more",
-            "record more: three recordings of 100 executions, at different times, are a good start",
+            "record more: three recordings of 100 runs, at different times, are a good start",
         )
     fewer = max(TRIALS.permutations, round(TRIALS.reach / settings.alpha) - 1)
     lean = replace(settings, permutations=min(settings.permutations, fewer))
@@ -250,7 +250,7 @@ def _false_alarms(
             splits = splits[: number - 1]
             break
         pool.tell(
-            f"{size} executions, {'recordings against each other' if across else 'shuffled'}: "
+            f"{size} runs, {'recordings against each other' if across else 'shuffled'}: "
             f"{number} of {len(splits)}"
         )
         judgement = pool.judge(split, across=across, floor=in_force)
@@ -286,10 +286,10 @@ def _false_alarms(
 def _detectable(
     pool: _Pool, splits: Sequence[Split], judged: Sequence[Judgement], floor: float
 ) -> list[DetectableEntry]:
-    """Find the smallest slow-down of the total and of every state, of one size."""
+    """Find the smallest slowdown of the total and of every state, of one size."""
     trials = [_trial(pool, s, j, floor) for s, j in zip(splits, judged, strict=False)]
     if not any(judgement.detection.enough for judgement in judged):
-        trials = []  # no slow-down could show; where some could not, they count as misses
+        trials = []  # no slowdown could show; where some could not, they count as misses
     names = [symbol.name for symbol in pool.table.symbols]
     means = pool.table.durations.mean(axis=0)
     total = float(means.sum())
@@ -306,7 +306,7 @@ def _detectable(
     for number, (kind, name, mean) in enumerate(asked):
         if number >= _BEFORE_STATES and pool.left() <= share:
             break
-        pool.tell(f"{size} executions, smallest change shown: {number + 1} of {len(asked)}")
+        pool.tell(f"{size} runs, smallest change shown: {number + 1} of {len(asked)}")
         column = number - _BEFORE_STATES
         if kind == "state" and longest[column] < TRIALS.negligible * new:
             as_new = result[_BEFORE_STATES - 1]
@@ -342,7 +342,7 @@ def _share(shift: float | None, mean: float) -> float | None:
 
 
 def _pattern(kind: str, column: int, sample: I64, means: F64, rng: np.random.Generator) -> F64:
-    """Return what a nanosecond of a slow-down adds to every execution and symbol."""
+    """Return what a nanosecond of a slowdown adds to every execution and symbol."""
     pattern = np.zeros(sample.shape)
     total = max(float(means.sum()), 1.0)
     if kind == "total":

@@ -115,7 +115,7 @@ def decide(
     minimum : int
         Fewest executions of either set that a verdict may rest on.
     least : float
-        A slow-down of this share of the mean has to show before the answer is ``ok``.
+        A slowdown of this share of the mean has to show before the answer is ``ok``.
     differences : sequence of Note
         Differences between the sets' environments that no verdict may rest on.
     note : Note, optional
@@ -224,7 +224,7 @@ def _stays_below(detection: Detection) -> bool:
 
 
 def find_unseen(detection: Detection, sizes: tuple[int, int], least: float) -> Note | None:
-    """Return what a verdict of OK lacks: that a slow-down of a share of the mean would have shown.
+    """Return what a verdict of OK lacks: that a slowdown of a share of the mean would have shown.
 
     The interval of the effect has to lie below it, too: of the whole duration, or of it without
     the time that strangers had the cpus.  Nor may the test be sure of something that is not below
@@ -271,7 +271,7 @@ def find_unseen(detection: Detection, sizes: tuple[int, int], least: float) -> N
 
 
 def _lack_of(side: WorkEntry, least: float, floor: float) -> float:
-    """Return by what factor an error is too large to tell a slow-down of a share of the mean.
+    """Return by what factor an error is too large to tell a slowdown of a share of the mean.
 
     At most 1 if it is small enough: what would have shown, and the interval, are below the share.
     """
@@ -335,7 +335,7 @@ def is_unconfirmed(detection: Detection) -> bool:
 
 
 def _as_machine(detection: Detection, apart: Apart) -> Iterator[Note]:
-    """Yield why a slow-down is not known to be the program's, the answer first."""
+    """Yield why a slowdown is not known to be the program's, the answer first."""
     mean = detection.states[-1].normal_mean
     waits = [s for symbol, s in detection.by_symbol if symbol.state in INTERFERENCE]
     waited, whole = sum(max(s.effect, 0.0) for s in waits), detection.states[-1].effect

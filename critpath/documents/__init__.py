@@ -120,10 +120,10 @@ class LossSummary(Part):
 
 
 class Window(Part):
-    """The time that the executions of a set span."""
+    """The time that the runs of a set span."""
 
-    begin: Annotated[int, doc("begin of the first execution, in ns of the trace's clock")]
-    end: Annotated[int, doc("end of the last execution")]
+    begin: Annotated[int, doc("begin of the first run, in ns of the trace's clock")]
+    end: Annotated[int, doc("end of the last run")]
 
 
 class MachineEntry(Part):
@@ -147,17 +147,17 @@ class SetEntry(Part):
     """One of the two sets: where it came from and what is missing."""
 
     sources: Annotated[list[str], doc("recordings, as they were named")]
-    specification: Annotated[str, doc("what an execution is, as --execution says it")]
-    executions: Annotated[int, doc("complete executions")]
+    specification: Annotated[str, doc("what a run is, as --execution says it")]
+    executions: Annotated[int, doc("complete runs")]
     events: Annotated[int, doc("events that were read")]
-    window: Annotated[Window | None, doc("the time they span, null without executions")]
+    window: Annotated[Window | None, doc("the time they span, null without runs")]
     hosts: Annotated[list[str], doc("names of the hosts")]
     kernels: Annotated[list[str], doc("kernel releases")]
     tracers: Annotated[list[str], doc("tracers and their versions")]
     loss: Annotated[LossSummary, doc("what the tracer lost")]
-    lossy: Annotated[int, doc("executions that overlap a loss")]
-    incomplete: Annotated[int, doc("executions without a begin or an end, not counted")]
-    notes: Annotated[list[str], doc("how the executions were found")]
+    lossy: Annotated[int, doc("runs that overlap a loss")]
+    incomplete: Annotated[int, doc("runs without a begin or an end, not counted")]
+    notes: Annotated[list[str], doc("how the runs were found")]
     warnings: Annotated[list[str], doc("what a reader of this set must know")]
     machines: Annotated[list[str], doc("what was recorded on, where a recorder says it")] = []
     processors: Annotated[list[str], doc("models of the processors")] = []
@@ -168,7 +168,7 @@ class SetEntry(Part):
         list[int], doc("per source, what to add to a time for ns since 1970; 0 if not known")
     ] = []
     recorded: Annotated[
-        list[str], doc("per source, when its first execution began (UTC); '' if not known")
+        list[str], doc("per source, when its first run began (UTC); '' if not known")
     ] = []
     machine: Annotated[
         MachineEntry | None, doc("what the machine was like; null where nothing measured it")
@@ -210,7 +210,7 @@ class StateEntry(Part):
     normal_mean: Annotated[
         Figure, doc("mean time in it, before, in the mix of types of the sample (ns)")
     ]
-    sample_mean: Annotated[Figure, doc("mean time in it of a sample execution (ns)")]
+    sample_mean: Annotated[Figure, doc("mean time in it of a run after (ns)")]
     normal_std: Annotated[Figure, doc("standard deviation in the normal set (ns)")]
     effect: Annotated[Figure, doc("sample mean less normal mean, the mix of types taken out (ns)")]
     effect_low: Annotated[Maybe, doc("lower end of the effect's 95 % interval (ns)")]
@@ -219,8 +219,8 @@ class StateEntry(Part):
         Figure, doc("of the permutation test, adjusted for everything that is tested")
     ]
     average_threshold: Annotated[Maybe, doc("the paper's average rule: fires above this mean (ns)")]
-    normal_above: Annotated[Maybe, doc("share of normal executions above the normal mean")]
-    sample_above: Annotated[Maybe, doc("share of sample executions above the normal mean")]
+    normal_above: Annotated[Maybe, doc("share of the runs before above the normal mean")]
+    sample_above: Annotated[Maybe, doc("share of the runs after above the normal mean")]
     probability_threshold: Annotated[
         Maybe, doc("the paper's t2 in force, null for Fisher's exact test")
     ]
@@ -238,9 +238,9 @@ class StateEntry(Part):
         Level, doc("what the state counts for when it is flagged; error if not given")
     ] = "error"
     normal_count: Annotated[
-        Maybe, doc("how often a normal execution is in it, on average; null for the total")
+        Maybe, doc("how often a run before is in it, on average; null for the total")
     ] = None
-    sample_count: Annotated[Maybe, doc("how often a sample execution is")] = None
+    sample_count: Annotated[Maybe, doc("how often a run after is")] = None
 
 
 class LevelEntry(Part):
@@ -251,12 +251,12 @@ class LevelEntry(Part):
 
 
 class DurationTest(Part):
-    """The test of whole executions, whatever the levels of their states."""
+    """The test of whole runs, whatever the levels of their states."""
 
     normal_mean: Annotated[
         Figure, doc("mean duration before, in the mix of types of the sample (ns)")
     ]
-    sample_mean: Annotated[Figure, doc("mean duration of a sample execution (ns)")]
+    sample_mean: Annotated[Figure, doc("mean duration of a run after (ns)")]
     effect: Annotated[Figure, doc("sample mean less normal mean, the mix of types taken out (ns)")]
     effect_low: Annotated[Maybe, doc("lower end of the effect's 95 % interval (ns)")]
     effect_high: Annotated[Maybe, doc("upper end of it")]
@@ -270,21 +270,21 @@ class SignEntry(Part):
         SignKind,
         doc("more often, not there before, longer than its like, of one kind, a limit, a queue"),
     ]
-    name: Annotated[str, doc("name of the symbol or of the kind of execution, '' for neither")]
-    label: Annotated[str, doc("the kind of execution that it is in, '' for all")]
-    before: Annotated[Maybe, doc("count, share of the executions or time (ns), normally")]
+    name: Annotated[str, doc("name of the symbol or of the kind of run, '' for neither")]
+    label: Annotated[str, doc("the kind of run that it is in, '' for all")]
+    before: Annotated[Maybe, doc("count, share of the runs or time (ns), normally")]
     after: Annotated[Maybe, doc("the same of the sample")]
-    effect: Annotated[Maybe, doc("what it comes to in the mean of all sample executions (ns)")]
+    effect: Annotated[Maybe, doc("what it comes to in the mean of all the runs after (ns)")]
     sentence: Annotated[str, doc("the same in words")]
 
 
 class PercentileEntry(Part):
     """A quantile of both sets' durations."""
 
-    label: Annotated[str, doc("of which executions, '' for all")]
+    label: Annotated[str, doc("of which runs, '' for all")]
     name: Annotated[str, doc("p50, p95, p99")]
     q: Annotated[Number, doc("the quantile, 0 to 1")]
-    normal: Annotated[Maybe, doc("of the normal set (ns), null without executions")]
+    normal: Annotated[Maybe, doc("of the normal set (ns), null without runs")]
     sample: Annotated[Maybe, doc("of the sample (ns)")]
     low: Annotated[
         Maybe,
@@ -292,7 +292,7 @@ class PercentileEntry(Part):
     ]
     high: Annotated[Maybe, doc("upper end of it")]
     executions: Annotated[list[int], doc("of the normal set and of the sample")]
-    needed: Annotated[int, doc("executions of each set that give both ends")]
+    needed: Annotated[int, doc("runs of each set that give both ends")]
 
     @property
     def effect(self) -> float:
@@ -301,7 +301,7 @@ class PercentileEntry(Part):
 
 
 class SlowShown(Part):
-    """Few executions that would have shown by how slow they are."""
+    """Few runs that would have shown by how slow they are."""
 
     executions: Annotated[int, doc("how many")]
     by: Annotated[Figure, doc("how much slower than usual (ns)")]
@@ -323,7 +323,7 @@ class WorkEntry(Part):
 
 
 class UsualEntry(Part):
-    """What became of the usual execution, without the time that strangers had the CPUs."""
+    """What became of the usual run, without the time that strangers had the CPUs."""
 
     change: Annotated[Figure, doc("by how much it takes longer (share)")]
     low: Annotated[Figure, doc("lower end of its 95 % interval (share)")]
@@ -341,11 +341,11 @@ class WeatherRival(Part):
 
 
 class WeatherEntry(Part):
-    """What strangers did to the executions that became slower, where that explains most of it."""
+    """What strangers did to the runs that became slower, where that explains most of it."""
 
     explains: Annotated[Figure, doc("share of the slowdown of these kinds that it explains")]
-    effect: Annotated[Figure, doc("what it comes to in the mean of all sample executions (ns)")]
-    kinds: Annotated[list[str], doc("kinds of execution that it hit; [] for all")]
+    effect: Annotated[Figure, doc("what it comes to in the mean of all the runs after (ns)")]
+    kinds: Annotated[list[str], doc("kinds of run that it hit; [] for all")]
     rivals: Annotated[list[WeatherRival], doc("who had CPUs for longer, the largest share first")]
     cpus: Annotated[list[int], doc("where nearly all of it was; [] for no single CPU")]
     before: Annotated[Figure, doc("how long these kinds waited for strangers normally (ns)")]
@@ -361,13 +361,13 @@ class DetectionEntry(Part):
     floor: Annotated[Figure, doc("increases of the total below this are not judged (ns)")]
     detectable: Annotated[Maybe, doc("smallest change of the mean that would have shown (ns)")]
     permutations: Annotated[int, doc("of each test")]
-    enough: Annotated[bool, doc("whether there are executions enough to decide")]
+    enough: Annotated[bool, doc("whether there are runs enough to decide")]
     needed: Annotated[int, doc("how many the smaller set needs")]
     paper_false_alarms: Annotated[
-        Maybe, doc("share of random splits of these executions in which the paper's rules fire")
+        Maybe, doc("share of random splits of these runs in which the paper's rules fire")
     ]
     notes: Annotated[list[str], doc("what else there is to say of the tests")]
-    minimum: Annotated[int, doc("how many executions each set is to have, 0 for any")] = 0
+    minimum: Annotated[int, doc("how many runs each set is to have, 0 for any")] = 0
     levels: Annotated[list[LevelEntry], doc("levels of states, as set")] = []
     whole: Annotated[
         DurationTest | None,
@@ -381,13 +381,13 @@ class DetectionEntry(Part):
         list[SignEntry], doc("signs that the program changed, and not the machine")
     ] = []
     slow: Annotated[
-        int, doc("sample executions that are slower than their number can be by chance")
+        int, doc("the runs after that are slower than their number can be by chance")
     ] = 0
     slow_shown: Annotated[
-        SlowShown | None, doc("few executions that would have shown; null for none")
+        SlowShown | None, doc("few runs that would have shown; null for none")
     ] = None
     percentiles: Annotated[
-        list[PercentileEntry], doc("of all executions, then of every kind that has a label")
+        list[PercentileEntry], doc("of all runs, then of every kind that has a label")
     ] = []
     gate: Annotated[PercentileEntry | None, doc("the percentile that decides, null for none")] = (
         None
@@ -395,7 +395,7 @@ class DetectionEntry(Part):
     note_ids: Annotated[list[str], doc("the id of each of `notes`")] = []
     would_do: Annotated[
         int,
-        doc("executions of each set that would show the least slowdown asked for; 0: these do"),
+        doc("runs of each set that would show the least slowdown asked for; 0: these do"),
     ] = 0
     faster: Annotated[
         bool | None,
@@ -408,7 +408,7 @@ class DetectionEntry(Part):
     ] = None
     usual: Annotated[
         UsualEntry | None,
-        doc("null where too few runs tell, or several executions are far from the usual"),
+        doc("null where too few runs tell, or several runs are far from the usual"),
     ] = None
     came: Annotated[
         WeatherEntry | None,
@@ -417,21 +417,21 @@ class DetectionEntry(Part):
 
 
 class ClusterEntry(Part):
-    """A group of like executions."""
+    """A group of like runs."""
 
     cluster: Annotated[int, doc("its number")]
-    size: Annotated[int, doc("executions in it")]
+    size: Annotated[int, doc("runs in it")]
     weak: Annotated[int, doc("of these, how many were noise and joined to it")]
     mean_duration: Annotated[Maybe, doc("their mean duration (ns)")]
 
 
 class ClusteringEntry(Part):
-    """How the executions of one set were grouped."""
+    """How the runs of one set were grouped."""
 
-    method: Annotated[str, doc("how executions were grouped")]
+    method: Annotated[str, doc("how runs were grouped")]
     notes: Annotated[list[str], doc("what there is to say of it")]
-    clusters: Annotated[list[ClusterEntry], doc("the groups, which are types of executions")]
-    ordering: Annotated[list[int], doc("executions in the order of OPTICS")]
+    clusters: Annotated[list[ClusterEntry], doc("the groups, which are types of runs")]
+    ordering: Annotated[list[int], doc("runs in the order of OPTICS")]
     reachability: Annotated[
         list[Maybe], doc("reachability of each, in that order; null for infinite")
     ]
@@ -449,7 +449,7 @@ class PairEntry(Part):
 
 
 class Clusters(Part):
-    """Types of executions, and which are compared with which."""
+    """Types of runs, and which are compared with which."""
 
     normal: Annotated[ClusteringEntry, doc("of the normal set")]
     sample: Annotated[ClusteringEntry, doc("of the sample")]
@@ -462,9 +462,9 @@ class Clusters(Part):
 
 
 class AlignedRow(Part):
-    """One execution in an alignment."""
+    """One run in an alignment."""
 
-    set: Annotated[SetName, doc("which set the execution is of")]
+    set: Annotated[SetName, doc("which set the run is of")]
     position: Annotated[int, doc("its place there")]
     id: Annotated[str, doc("its id")]
     symbols: Annotated[list[int], doc("per column a place in the list of symbols, -1 for a gap")]
@@ -500,7 +500,7 @@ class AlignedStatistics(Part):
 
 
 class AlignedSegment(Part):
-    """A segment of an anomalous execution's path."""
+    """A segment of an anomalous run's path."""
 
     column: Annotated[int, doc("its column of the alignment")]
     begin: Annotated[int, doc("when it began, in ns of the trace's clock")]
@@ -527,9 +527,9 @@ class LoopEntry(Part):
 
 
 class AlignedEntry(Part):
-    """An anomalous execution, aligned with its normal group."""
+    """An anomalous run, aligned with its normal group."""
 
-    execution: Annotated[str, doc("id of the anomalous execution, the last of the rows")]
+    execution: Annotated[str, doc("id of the anomalous run, the last of the rows")]
     position: Annotated[int, doc("its place in the sample set")]
     columns: Annotated[int, doc("columns of the alignment")]
     left_out: Annotated[int, doc("members of its normal group that were not aligned")]
@@ -539,19 +539,19 @@ class AlignedEntry(Part):
     tree: Annotated[str, doc("guide tree, Newick")]
     rows: Annotated[
         list[AlignedRow],
-        Meta(min_length=1, description="normal executions, then the anomalous one"),
+        Meta(min_length=1, description="the runs before, then the anomalous one"),
     ]
     statistics: Annotated[AlignedStatistics, doc("of every column")]
     note: Annotated[str, doc("what keeps the verdict on columns from being given or sharp")]
-    segments: Annotated[list[AlignedSegment], doc("the anomalous execution's path, in order")]
+    segments: Annotated[list[AlignedSegment], doc("the anomalous run's path, in order")]
     loops: Annotated[list[LoopEntry], doc("blocks of columns in which rows repeat one unit")] = []
 
 
 class Plane(Part):
     """Count vectors on their two widest directions."""
 
-    normal: Annotated[list[Pair], doc("x and y of every normal execution")]
-    sample: Annotated[list[Pair], doc("x and y of every sample execution")]
+    normal: Annotated[list[Pair], doc("x and y of every run before")]
+    sample: Annotated[list[Pair], doc("x and y of every run after")]
     explained: Annotated[Pair, doc("shares of the variance along x and y")]
 
     def __getitem__(self, which: str) -> list[Pair]:
@@ -559,14 +559,14 @@ class Plane(Part):
 
 
 class OutliersEntry(Part):
-    """Executions one by one."""
+    """Runs one by one."""
 
-    anomalous: Annotated[int, doc("sample executions that stand out")]
+    anomalous: Annotated[int, doc("the runs after that stand out")]
     paper: Annotated[int, doc("those that stand out by the paper's rule")]
     notes: Annotated[list[str], doc("what there is to say of them")]
     note_ids: Annotated[list[str], doc("the id of each of `notes`")] = []
     affected: Annotated[
-        int | None, doc("sample executions that have the change, null where nothing is slower")
+        int | None, doc("the runs after that have the change, null where nothing is slower")
     ] = None
     affected_low: Annotated[int | None, doc("least of its 95 % interval")] = None
     affected_high: Annotated[int | None, doc("most of it")] = None
@@ -585,13 +585,13 @@ class ComparisonDocument(Part):
     symbols: Annotated[list[SymbolEntry], doc("the alphabet of the paths")]
     states: Annotated[list[StateEntry], doc("a test per symbol, and last the total")]
     detection: Annotated[DetectionEntry, doc("the tests as a whole")]
-    clusters: Annotated[Clusters, doc("types of executions")]
+    clusters: Annotated[Clusters, doc("types of runs")]
     plane: Annotated[Plane | None, doc("count vectors on their two widest directions")]
-    outliers: Annotated[OutliersEntry, doc("executions one by one")]
+    outliers: Annotated[OutliersEntry, doc("runs one by one")]
     executions: Annotated[list[ExecutionEntry], doc("of both sets, the normal ones first")]
-    findings: Annotated[list[FindingEntry], doc("differences of anomalous executions")]
+    findings: Annotated[list[FindingEntry], doc("differences of anomalous runs")]
     causes: Annotated[list[CauseEntry], doc("findings that have something in common")]
-    aligned: Annotated[list[AlignedEntry], doc("anomalous executions with their groups")]
+    aligned: Annotated[list[AlignedEntry], doc("anomalous runs with their groups")]
     pictures: Annotated[
         Pictures | None, doc("what the page draws; files before version 0.3 have none")
     ] = None
@@ -620,11 +620,11 @@ class ComparisonDocument(Part):
     def rows(
         self, which: SetName, *names: str, of: Collection[int] | None = None
     ) -> Iterator[tuple[Any, ...]]:
-        """Yield some keys of executions of a set: of some positions, or of all."""
+        """Yield some keys of runs of a set: of some positions, or of all."""
         return rows_of(self.executions, which, names, of)
 
     def marked(self) -> list[ExecutionEntry]:
-        """Return the executions that stand out."""
+        """Return the runs that stand out."""
         return marked_of(self.executions)
 
 
@@ -657,7 +657,7 @@ class PathSegment(Part):
     uncertainty_ns: Annotated[
         int | None, doc("between two hosts, by how much their clocks may be wrong; null: not known")
     ] = 0
-    confidence: Annotated[Number, doc("how probable it is that this was for the execution")] = 1.0
+    confidence: Annotated[Number, doc("how probable it is that this was for the run")] = 1.0
     others: Annotated[bool, doc("whether it was for others' requests on a loop")] = False
     stack: Annotated[
         list[FrameEntry] | UnsetType,
@@ -680,7 +680,7 @@ class PathDocument(Part, kw_only=True):
 
     format: Annotated[Literal["critpath/path/1"], doc("name and version of this format")]
     subject: Annotated[PathSubject, doc("whose time the path explains")]
-    execution: Annotated[str, doc("id of the execution")] = ""
+    execution: Annotated[str, doc("id of the run")] = ""
     label: Annotated[str, doc("what kind it is, as the trace says; '' if not")] = ""
     begin: Annotated[int, doc("begin of the window, in ns of the trace's clock")]
     end: Annotated[int, doc("its end")]
@@ -692,7 +692,7 @@ class PathDocument(Part, kw_only=True):
         doc("by how much times between its hosts may be wrong; 0 of one; null: a clock not known"),
     ] = 0
     confidence: Annotated[
-        Number, doc("how probable it is of the least sure segment that it is of this execution")
+        Number, doc("how probable it is of the least sure segment that it is of this run")
     ] = 1.0
     loss: Annotated[PathLoss, doc("what is missing")]
 
@@ -708,9 +708,9 @@ class AbBlock(Part):
     """Four slots: each command twice, in an order that a coin has chosen."""
 
     order: Annotated[Literal["ABBA", "BAAB"], doc("which command each slot ran")]
-    times: Annotated[list[list[int]], doc("per slot, time of every execution, exec to exit (ns)")]
-    run: Annotated[list[list[int]], doc("per slot, time on a cpu of every execution (ns)")]
-    failed: Annotated[list[int], doc("per slot, executions that failed; [] if none did")] = []
+    times: Annotated[list[list[int]], doc("per slot, time of every run, exec to exit (ns)")]
+    run: Annotated[list[list[int]], doc("per slot, time on a cpu of every run (ns)")]
+    failed: Annotated[list[int], doc("per slot, runs that failed; [] if none did")] = []
     waited: Annotated[
         list[list[int]],
         doc("per slot, how long the command waited for a cpu (ns); [] where that is not known"),
@@ -719,7 +719,7 @@ class AbBlock(Part):
         list[list[int]], doc("per slot, instructions or cycles, where these decide")
     ] = []
     labels: Annotated[
-        list[list[str]], doc("per slot, the kind of every execution; [] where none is known")
+        list[list[str]], doc("per slot, the kind of every run; [] where none is known")
     ] = []
     probes: Annotated[
         dict[str, list[int]], doc("by name, time of a fixed piece of work after each slot (ns)")
@@ -733,12 +733,12 @@ class AbBlock(Part):
 
 
 class AbTail(Part):
-    """A quantile of all executions, and who exceeds it."""
+    """A quantile of all runs, and who exceeds it."""
 
     q: Annotated[Number, doc("the quantile")]
     threshold_ms: Annotated[Number, doc("its value at the end, of A and B together (ms)")]
-    above_a: Annotated[Number, doc("share of A's executions above it")]
-    above_b: Annotated[Number, doc("share of B's executions above it")]
+    above_a: Annotated[Number, doc("share of A's runs above it")]
+    above_b: Annotated[Number, doc("share of B's runs above it")]
     e: Annotated[Number, doc("evidence that B exceeds it more often")]
 
 
@@ -750,33 +750,31 @@ class AbEvidence(Part):
     faster: Annotated[Number, doc("against: B takes A's time or more")]
     alarm: Annotated[Number, doc("mean of slower and the tails; the greatest so far decides")]
     few_slow: Annotated[
-        Number, doc("against: 20 points more of B's executions are slow ones; 20 is needed")
+        Number, doc("against: 20 points more of B's runs are slow ones; 20 is needed")
     ]
 
 
 class AbResult(Part):
-    """What the blocks say of one kind of time, or of one kind of execution."""
+    """What the blocks say of one kind of time, or of one kind of run."""
 
     verdict: Annotated[
         Literal["slower", "slower_in_part", "faster", "not_slower", "undecided", "too_few"],
         doc("what is shown"),
     ]
     blocks: Annotated[int, doc("blocks that it rests on")]
-    executions: Annotated[Sides, doc("executions in them")]
-    typical: Annotated[Sides, doc("median time of an execution (ns)")]
+    executions: Annotated[Sides, doc("runs in them")]
+    typical: Annotated[Sides, doc("median time of a run (ns)")]
     ratio: Annotated[Maybe, doc("typical time of B over that of A: the median of the blocks'")]
     interval: Annotated[
         MaybePair, doc("what the ratio is at least and at most: at any look 1 - alpha")
     ]
     e: Annotated[AbEvidence, doc("evidence at the end")]
-    extra_slow: Annotated[
-        Number, doc("at most so much larger is B's share of slow executions (95 %)")
-    ]
+    extra_slow: Annotated[Number, doc("at most so much larger is B's share of slow runs (95 %)")]
     tail: Annotated[list[AbTail], doc("quantiles that are watched")]
 
 
 class AbCarryOver(Part):
-    """How much slower an execution is right after B than right after A."""
+    """How much slower a run is right after B than right after A."""
 
     estimate: Annotated[Maybe, doc("as a share; null with too few blocks")]
     interval: Annotated[MaybePair, doc("99 % interval of it")]
@@ -819,13 +817,13 @@ class AbPlan(Part, kw_only=True):
     ]
     tails: Annotated[list[Number], doc("quantiles that are watched")]
     asked_tails: Annotated[list[Number], doc("those that were asked for")]
-    slot: Annotated[int, doc("executions of a slot")]
+    slot: Annotated[int, doc("runs of a slot")]
     max_blocks: Annotated[int, doc("blocks after which it ends")]
-    failures_are_slow: Annotated[bool, doc("a failed execution counts as the slowest so far")]
+    failures_are_slow: Annotated[bool, doc("a failed run counts as the slowest so far")]
     traced: Annotated[
         bool, doc("every block was recorded: the verdict is of the program with tracing")
     ] = False
-    skip_first: Annotated[bool, doc("the first execution of each slot does not count")] = False
+    skip_first: Annotated[bool, doc("the first run of each slot does not count")] = False
     computes: Annotated[
         bool,
         doc("with `of` time: both compute by the warm-up, so time on a cpu may decide as well"),
@@ -846,10 +844,10 @@ class AbDocument(AbPlan, kw_only=True):
         list[str], Meta(min_length=1, description="the answer in words, and what else is to know")
     ]
     blocks: Annotated[int, doc("blocks that count")]
-    dropped: Annotated[int, doc("blocks that do not, as an execution failed")]
-    executions: Annotated[Sides, doc("executions in the blocks that count")]
-    failures: Annotated[Sides, doc("executions that failed")]
-    discarded: Annotated[AbBlock | None, doc("warm-up executions, which do not count")]
+    dropped: Annotated[int, doc("blocks that do not, as a run failed")]
+    executions: Annotated[Sides, doc("runs in the blocks that count")]
+    failures: Annotated[Sides, doc("runs that failed")]
+    discarded: Annotated[AbBlock | None, doc("warm-up runs, which do not count")]
     ratio: Annotated[Maybe, doc("as of the time that decides")]
     interval: Annotated[MaybePair, doc("as of the time that decides")]
     e: Annotated[AbEvidence, doc("as of the time that decides")]
@@ -862,11 +860,11 @@ class AbDocument(AbPlan, kw_only=True):
     decided_by: Annotated[
         Literal["time", "run", "instructions", "cycles"], doc("what the verdict rests on")
     ] = "time"
-    labels: Annotated[dict[str, AbResult], doc("by kind of execution, of the time that decides")]
+    labels: Annotated[dict[str, AbResult], doc("by kind of run, of the time that decides")]
     by_evidence: Annotated[
         list[str], doc("kinds that e-BH rejects at alpha, the strongest evidence first")
     ]
-    carry_over: Annotated[AbCarryOver, doc("what an execution leaves for the next")]
+    carry_over: Annotated[AbCarryOver, doc("what a run leaves for the next")]
     machine: Annotated[AbMachine, doc("what the machine did meanwhile")]
     spent_s: Annotated[Number, doc("seconds that the blocks took")]
     stopped_by: Annotated[

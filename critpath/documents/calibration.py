@@ -27,19 +27,19 @@ class RateEntry(Part):
 
 
 class FalseAlarmsEntry(Part):
-    """Healthy executions compared with healthy ones, at one size."""
+    """Healthy runs compared with healthy ones, at one size."""
 
     kind: Annotated[
         SplitKind,
-        doc("executions of all recordings mixed, or one recording against the others"),
+        doc("runs of all recordings mixed, or one recording against the others"),
     ]
-    sample: Annotated[int, doc("executions of the sample")]
-    normal: Annotated[int, doc("executions of the normal set")]
+    sample: Annotated[int, doc("runs of the sample")]
+    normal: Annotated[int, doc("runs of the normal set")]
     units: Annotated[int, doc("what is independent of each other: splits, or recordings")]
     alarms: Annotated[RateEntry, doc("the verdict is an anomaly")]
     without_floor: Annotated[RateEntry | None, doc("a p-value reaches the level")]
     recommended: Annotated[RateEntry | None, doc("alarms with the recommended floor")]
-    marked: Annotated[RateEntry, doc("an execution is marked as an outlier")]
+    marked: Annotated[RateEntry, doc("a run is marked as an outlier")]
 
 
 class LackEntry(Part):
@@ -52,10 +52,10 @@ class LackEntry(Part):
 
 
 class RecordingEntry(Part):
-    """A recording, and how long its executions take."""
+    """A recording, and how long its runs take."""
 
     source: Annotated[str, doc("as it was named")]
-    executions: Annotated[int, doc("complete executions")]
+    executions: Annotated[int, doc("complete runs")]
     mean: Annotated[Number, doc("their mean duration, another mix of types taken out (ns)")]
 
 
@@ -67,30 +67,28 @@ class FloorEntry(Part):
         Maybe, doc("standard deviation of their means, as a share of the mean duration")
     ]
     spread_high: Annotated[Maybe, doc("upper 95 % confidence bound of it")]
-    expected: Annotated[
-        Maybe, doc("what it would be if they differed by nothing but their executions")
-    ]
+    expected: Annotated[Maybe, doc("what it would be if they differed by nothing but their runs")]
     recommended: Annotated[Maybe, doc("floor that follows, null with fewer than three recordings")]
     in_force: Annotated[Number, doc("floor that compare uses with these recordings")]
 
 
 class DetectableEntry(Part):
-    """The smallest slow-down that shows, at one size and of one kind."""
+    """The smallest slowdown that shows, at one size and of one kind."""
 
-    sample: Annotated[int, doc("executions of the sample")]
-    normal: Annotated[int, doc("executions of the normal set")]
+    sample: Annotated[int, doc("runs of the sample")]
+    normal: Annotated[int, doc("runs of the normal set")]
     kind: Annotated[
         ShiftKind,
-        doc("what becomes longer: everything, a fifth of the executions, a state, a new state"),
+        doc("what becomes longer: everything, a fifth of the runs, a state, a new state"),
     ]
     state: Annotated[str, doc("name of the state, '' for the other kinds")]
     mean: Annotated[Number, doc("normal mean of what becomes longer (ns)")]
     shift: Annotated[
-        Maybe, doc("smallest slow-down that shows four times in five (ns), null for none")
+        Maybe, doc("smallest slowdown that shows four times in five (ns), null for none")
     ]
     of_total: Annotated[Maybe, doc("that as a share of the mean duration")]
     of_own: Annotated[Maybe, doc("that as a share of its own mean")]
-    by_floor: Annotated[bool, doc("the floor decides: more executions would not show less")]
+    by_floor: Annotated[bool, doc("the floor decides: more runs would not show less")]
     trials: Annotated[int, doc("comparisons it was tried on")]
 
 
@@ -111,16 +109,14 @@ class CalibrationDocument(Part):
     alpha: Annotated[Number, doc("level of the tests")]
     splits: Annotated[int, doc("comparisons asked for, per size and kind")]
     permutations: Annotated[int, doc("of each test")]
-    false_alarms: Annotated[list[FalseAlarmsEntry], doc("healthy against healthy executions")]
+    false_alarms: Annotated[list[FalseAlarmsEntry], doc("healthy against healthy runs")]
     missing: Annotated[list[LackEntry], doc("sizes that the recordings are too small for")]
     floor: Annotated[FloorEntry, doc("what recordings differ by")]
-    detectable: Annotated[list[DetectableEntry], doc("smallest slow-downs that show")]
+    detectable: Annotated[list[DetectableEntry], doc("smallest slowdowns that show")]
     warning_ids: Annotated[list[str], doc("the id of each of `warnings`")] = []
 
     def __repr__(self) -> str:
         lines = [f"{self.verdict.upper()}: {self.reasons[0] if self.reasons else ''}"]
         lines += self.reasons[1:]
-        lines += [
-            f"({plural(self.executions, 'execution')}, {plural(self.splits, 'split')} a size)"
-        ]
+        lines += [f"({plural(self.executions, 'run')}, {plural(self.splits, 'split')} a size)"]
         return "\n".join(map(safe_text, lines))

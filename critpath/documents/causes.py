@@ -1,4 +1,4 @@
-"""What differs in executions that take longer, and what they have in common: findings, causes."""
+"""What differs in runs that take longer, and what they have in common: findings, causes."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class FindingPart(Part):
 
 
 class FindingEntry(Part):
-    """One difference of an anomalous execution from its normal group."""
+    """One difference of an anomalous run from its normal group."""
 
-    execution: Annotated[str, doc("id of the sample execution")]
+    execution: Annotated[str, doc("id of the run after")]
     position: Annotated[int, doc("its place in the sample set")]
-    rank: Annotated[int, doc("order among the execution's findings, from 1")]
+    rank: Annotated[int, doc("order among the run's findings, from 1")]
     columns: Annotated[Span, doc("first column of the alignment and one past the last")]
     kind: Annotated[str, doc("new-state, extra, longer, missing, shorter or loop-count")]
     state: Annotated[StateName, doc("the state that differs")]
@@ -39,20 +39,18 @@ class FindingEntry(Part):
     tid: Annotated[int, doc("that thread")]
     begin: Annotated[int, doc("where it begins, in ns of the sample trace's clock")]
     end: Annotated[int, doc("where it ends")]
-    observed: Annotated[Figure, doc("time in this execution (ns)")]
+    observed: Annotated[Figure, doc("time in this run (ns)")]
     expected: Annotated[Figure, doc("mean time in the normal group (ns)")]
     contribution: Annotated[
         Figure, doc("the difference (ns); with the unexplained rest it adds up to the excess")
     ]
-    share: Annotated[Maybe, doc("of the execution's excess, null if that is not positive")]
+    share: Annotated[Maybe, doc("of the run's excess, null if that is not positive")]
     probability: Annotated[Figure, doc("share of the normal group that has this state here")]
     parts: Annotated[list[FindingPart], doc("the contribution by kind, the largest first")]
-    abnormal: Annotated[bool, doc("odder than what normal executions do among themselves")]
+    abnormal: Annotated[bool, doc("odder than what the runs before do among themselves")]
     p: Annotated[Maybe, doc("the least p-value of its columns")]
     offset: Annotated[Figure, doc("time that only moved from or to another state (ns)")]
-    iterations: Annotated[
-        Maybe, doc("how often this execution ran the loop it is about, null for none")
-    ]
+    iterations: Annotated[Maybe, doc("how often this run ran the loop it is about, null for none")]
     normal_iterations: Annotated[
         MaybePair, doc("mean and standard deviation of that in the normal group")
     ]
@@ -110,11 +108,11 @@ class CauseFacts(Part):
         Counted,
         doc("what is counted: trips to the thread, waits, rounds of a loop, segments"),
     ]
-    count_before: Annotated[Maybe, doc("how often a normal execution does that")]
-    count_after: Annotated[Maybe, doc("how often one of these executions does")]
-    time_before: Annotated[Maybe, doc("time in it of a normal execution (ns)")]
-    time_after: Annotated[Maybe, doc("time in it of one of these executions (ns)")]
-    share: Annotated[Maybe, doc("of the excess of all executions that were examined")]
+    count_before: Annotated[Maybe, doc("how often a run before does that")]
+    count_after: Annotated[Maybe, doc("how often one of these runs does")]
+    time_before: Annotated[Maybe, doc("time in it of a run before (ns)")]
+    time_after: Annotated[Maybe, doc("time in it of one of these runs (ns)")]
+    share: Annotated[Maybe, doc("of the excess of all runs that were examined")]
     executions: Annotated[int, doc("how many it concerns")]
     of: Annotated[int, doc("of how many")]
     certainty: Annotated[
@@ -143,8 +141,8 @@ class CauseFacts(Part):
         str,
         doc("of a wait behind others' requests, what the thread did meanwhile; '' for several"),
     ] = ""
-    meanwhile_before: Annotated[Maybe, doc("time in that of a normal execution (ns)")] = None
-    meanwhile_after: Annotated[Maybe, doc("time in that of one of these executions (ns)")] = None
+    meanwhile_before: Annotated[Maybe, doc("time in that of a run before (ns)")] = None
+    meanwhile_after: Annotated[Maybe, doc("time in that of one of these runs (ns)")] = None
     loop: Annotated[
         str, doc("of such a wait, the service whose loop worked for others; '' where it is none")
     ] = ""
@@ -164,7 +162,7 @@ class CauseFacts(Part):
         Maybe, doc("for which share of that time (%) requests called so held them, on average")
     ] = None
     through_before: Annotated[
-        Maybe, doc("through how many threads of the last of `through` a normal execution waits")
+        Maybe, doc("through how many threads of the last of `through` a run before waits")
     ] = None
     through_after: Annotated[
         Maybe, doc("through how many of them, one after the other, one of these waits")
@@ -181,7 +179,7 @@ class CauseFacts(Part):
         doc("of stacks, all such places, the one with most time first"),
     ] = []
     waits_at: Annotated[
-        str, doc("of another thread, where in its own code the execution waits for it")
+        str, doc("of another thread, where in its own code the run waits for it")
     ] = ""
     waker_location: Annotated[str, doc("of a wait, where the thread was that ended it")] = ""
     route: Annotated[
@@ -192,7 +190,7 @@ class CauseFacts(Part):
         doc("what who had the processor, or that thread, is to who waited, as in paths"),
     ] = ""
     place: Annotated[
-        str, doc("where who had the processor, or that thread, is; '' where the execution is")
+        str, doc("where who had the processor, or that thread, is; '' where the run is")
     ] = ""
     kernel_before: Annotated[
         Maybe, doc("of runs, what the kernel ran for a normal one (ns); null where not counted")
@@ -208,10 +206,8 @@ class CauseFacts(Part):
     brought: Annotated[
         bool, doc("its waits for a CPU grew as its work did: who had the CPU is no cause")
     ] = False
-    work_before: Annotated[Maybe, doc("time that the thread runs, of a normal execution (ns)")] = (
-        None
-    )
-    work_after: Annotated[Maybe, doc("time that it runs, of one of these executions (ns)")] = None
+    work_before: Annotated[Maybe, doc("time that the thread runs, of a run before (ns)")] = None
+    work_after: Annotated[Maybe, doc("time that it runs, of one of these runs (ns)")] = None
     rivals: Annotated[
         list[RivalShare],
         doc("of a wait for a CPU, who had more of it than before; the largest share first"),
@@ -229,12 +225,12 @@ class CauseEntry(Part):
 
     sentence: Annotated[str, doc("what happened, to how many, how long it takes, and before")]
     findings: Annotated[list[int], doc("places in the list of findings")]
-    executions: Annotated[list[str], doc("ids of the executions")]
+    executions: Annotated[list[str], doc("ids of the runs")]
     positions: Annotated[list[int], doc("their places in the sample set")]
-    contribution: Annotated[Figure, doc("mean per execution that it concerns (ns)")]
+    contribution: Annotated[Figure, doc("mean per run that it concerns (ns)")]
     share: Annotated[
         Maybe,
-        doc("of what all executions that were examined lost; those of all add up to 1 at most"),
+        doc("of what all runs that were examined lost; those of all add up to 1 at most"),
     ]
     main: Annotated[int, doc("the finding that the sentence names first")]
     minor: Annotated[bool, doc("less than 5 % of that excess: summaries count these together")]

@@ -68,8 +68,8 @@ class HostWaitEntry(Part):
 
     who: Annotated[str, doc("a thread's name and host, with # for the numbers of several")]
     whom: Annotated[str, doc("likewise; of what was not recorded, its address")]
-    requests: Annotated[Span, doc("executions in which that happened")]
-    mean: Annotated[Pair, doc("mean time of all executions (ns)")]
+    requests: Annotated[Span, doc("runs in which that happened")]
+    mean: Annotated[Pair, doc("mean time of all runs (ns)")]
     transit: Annotated[Pair, doc("of it, on its way between hosts (ns)")]
     queued: Annotated[Pair, doc("of it, behind other requests (ns)")]
 

@@ -1,4 +1,4 @@
-"""The executions of a comparison's document, as entries and as the columns that they come from."""
+"""The runs of a comparison's document, as entries and as the columns that they come from."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _AT_ONCE: Final = 1 << 16  # of very many a list of each column would be 40 MB a
 
 
 class ExecutionEntry(Part):
-    """One execution, and what was found of it."""
+    """One run, and what was found of it."""
 
     id: Annotated[str, doc("value of its key, else TID@BEGIN")]
     set: Annotated[SetName, doc("which set it is of")]
@@ -40,7 +40,7 @@ class ExecutionEntry(Part):
         ),
     ]
     score: Annotated[Maybe, doc("how far it stands out")]
-    p_value: Annotated[Maybe, doc("probability of a normal execution to stand out as far")]
+    p_value: Annotated[Maybe, doc("probability of a run before to stand out as far")]
     paper: Annotated[bool, doc("it stands out by the paper's rule")]
     symbol: Annotated[str | None, doc("the symbol it stands out most in, or total")]
     lossy: Annotated[bool, doc("the tracer lost events while it ran")]
@@ -51,14 +51,14 @@ class ExecutionEntry(Part):
 
 
 class ExecutionTable(Sequence[ExecutionEntry]):
-    """The executions of a document, made as entries when somebody asks for one.
+    """The runs of a document, made as entries when somebody asks for one.
 
     A million of them take a gigabyte, and the text of an answer shows ten.
 
     Parameters
     ----------
     sizes : mapping
-        How many executions each set has.
+        How many runs each set has.
     columns : mapping
         Of each set what gives every column of `ExecutionEntry`.
     """
@@ -72,7 +72,7 @@ class ExecutionTable(Sequence[ExecutionEntry]):
     def rows(
         self, which: SetName, names: Sequence[str], of: list[int] | None
     ) -> Iterator[tuple[Any, ...]]:
-        """Yield some columns of executions of a set: of some positions, or of all."""
+        """Yield some columns of runs of a set: of some positions, or of all."""
         if self._entries is not None:
             return rows_of(self._entries, which, names, of)
         return self._cells(which, names, of)
@@ -86,7 +86,7 @@ class ExecutionTable(Sequence[ExecutionEntry]):
             yield from zip(*(self._columns[which][name](some) for name in names), strict=True)
 
     def marked(self) -> list[ExecutionEntry]:
-        """Return the executions that stand out."""
+        """Return the runs that stand out."""
         if self._entries is not None:
             return [one for one in self._entries if one.anomalous]
         return [
@@ -124,7 +124,7 @@ def rows_of(
     names: Sequence[str],
     of: Collection[int] | None = None,
 ) -> Iterator[tuple[Any, ...]]:
-    """Yield some keys of executions of a set, without making entries for it."""
+    """Yield some keys of runs of a set, without making entries for it."""
     if isinstance(executions, ExecutionTable):
         yield from executions.rows(which, names, None if of is None else sorted(of))
         return
@@ -134,7 +134,7 @@ def rows_of(
 
 
 def marked_of(executions: Sequence[ExecutionEntry]) -> list[ExecutionEntry]:
-    """Return the executions that stand out."""
+    """Return the runs that stand out."""
     if isinstance(executions, ExecutionTable):
         return executions.marked()
     return [one for one in executions if one.anomalous]

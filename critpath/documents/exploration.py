@@ -11,7 +11,7 @@ from critpath.documents.requests import LeftOut
 
 
 class ShareEntry(Part):
-    """How many of some executions are selected."""
+    """How many of some runs are selected."""
 
     count: Annotated[int, doc("selected ones")]
     of: Annotated[int, doc("all of them")]
@@ -20,20 +20,20 @@ class ShareEntry(Part):
 
 
 class AlsoEntry(Part):
-    """A condition that the same executions meet, or exactly the others."""
+    """A condition that the same runs meet, or exactly the others."""
 
     condition: Annotated[str, doc("as --given takes it")]
     others: Annotated[bool, doc("it holds for the others, not for these")]
 
 
 class ConditionEntry(Part):
-    """A condition, and how much more of the executions that meet it are selected."""
+    """A condition, and how much more of the runs that meet it are selected."""
 
     condition: Annotated[str, doc("as --given takes it")]
     words: Annotated[str, doc("as people say it")]
-    known: Annotated[bool, doc("known when an execution begins; else it happened on the way")]
-    having: Annotated[ShareEntry, doc("of the executions that meet it")]
-    without: Annotated[ShareEntry, doc("of the executions that do not")]
+    known: Annotated[bool, doc("known when a run begins; else it happened on the way")]
+    having: Annotated[ShareEntry, doc("of the runs that meet it")]
+    without: Annotated[ShareEntry, doc("of the runs that do not")]
     difference: Annotated[Number, doc("of the two shares")]
     difference_interval: Annotated[Pair, doc("its 95 % interval (Newcombe)")]
     ratio: Annotated[Number, doc("of the two shares, a half added to each count")]
@@ -47,14 +47,14 @@ class ConditionEntry(Part):
 
 
 class StepEntry(Part):
-    """A step to the executions that are looked at."""
+    """A step to the runs that are looked at."""
 
     condition: Annotated[str, doc("as --given took it")]
     executions: Annotated[int, doc("how many are left")]
 
 
 class QuestionEntry(Part):
-    """What the selected executions (C2) among others (C1) have in common."""
+    """What the selected runs (C2) among others (C1) have in common."""
 
     given: Annotated[list[StepEntry], doc("steps to C1")]
     what: Annotated[str, doc("C2, as --what takes it")]
@@ -90,7 +90,7 @@ class QuestionEntry(Part):
 
 
 class ClusterShare(Part):
-    """Executions of one label and type, and for how long they wait in one piece (times in ns)."""
+    """Runs of one label and type, and for how long they wait in one piece (times in ns)."""
 
     label: Annotated[str, doc("label or service; '' for none")]
     cluster: Annotated[int, doc("its type, as the field cluster has it; 0 for none of its own")]
@@ -109,10 +109,10 @@ class ExplorationDocument(Part, kw_only=True):
     format: Annotated[Literal["critpath/exploration/1"], doc("name and version of this format")]
     version: Annotated[str, doc("version of critpath that wrote it")]
     sources: Annotated[list[str], doc("recordings, as they were named")]
-    specification: Annotated[str, doc("what an execution is, as --execution says it")]
-    noun: Annotated[Literal["execution", "request", "slice"], doc("what the executions are")]
+    specification: Annotated[str, doc("what a run is, as --execution says it")]
+    noun: Annotated[Literal["execution", "request", "slice"], doc("what the runs are")]
     executions: Annotated[int, doc("executions")]
-    labels: Annotated[dict[str, int], doc("executions of each label or service")]
+    labels: Annotated[dict[str, int], doc("runs of each label or service")]
     fields: Annotated[list[str], doc("what conditions can speak of")]
     questions: Annotated[list[QuestionEntry], doc("the answers")]
     notes: Annotated[list[str], doc("what a reader must know")]
@@ -128,7 +128,7 @@ class ExplorationDocument(Part, kw_only=True):
 class AccountEntry(Part):
     """What became of all that the servers of a set were asked."""
 
-    requests: Annotated[int, doc("that are executions")]
+    requests: Annotated[int, doc("that are judged by themselves")]
     doubtful: Annotated[int, doc("of these, whose begin or end is in doubt")]
     incomplete: Annotated[int, doc("without an answer, or cut by the recording's ends")] = 0
     unsolicited: Annotated[int, doc("answers to nothing")] = 0
@@ -150,7 +150,7 @@ class AskEntry(Part):
 
 
 class RequestEntry(Part):
-    """What is known of an execution that is a request of a server (times in ns)."""
+    """What is known of a run that is a request of a server (times in ns)."""
 
     service: Annotated[str, doc("whose request it is")]
     parent: Annotated[str, doc("id of the request whose sub-request it is; '' for none")]

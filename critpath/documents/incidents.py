@@ -19,7 +19,7 @@ class TriggerEntry(Part):
 
     when: Annotated[str, doc("the condition, command or usual")]
     value: Annotated[str, doc("what was seen, or the reason given")] = ""
-    kind: Annotated[str, doc("kind of execution, signal or resource")] = ""
+    kind: Annotated[str, doc("kind of run, signal or resource")] = ""
 
 
 class DumpEntry(Part):
@@ -52,9 +52,9 @@ class IncidentDocument(Part, kw_only=True):
     last: Annotated[str, doc("when it was noticed last (UTC)")]
     count: Annotated[int, doc("how often it was noticed, each within an hour of the one before")]
     host: Annotated[str, doc("where; '' if not known")]
-    container: Annotated[str, doc("of the executions; '' for none or several")] = ""
-    program: Annotated[str, doc("whose executions became slower; '' for several")] = ""
-    kind: Annotated[str, doc("which kind of executions; '' for no single one")] = ""
+    container: Annotated[str, doc("of the runs; '' for none or several")] = ""
+    program: Annotated[str, doc("whose runs became slower; '' for several")] = ""
+    kind: Annotated[str, doc("which kind of runs; '' for no single one")] = ""
     trigger: Annotated[TriggerEntry, doc("why the first dump was made")]
     verdict: Annotated[Literal["ok", "anomaly", "by_machine", "inconclusive"], doc("the answer")]
     code: Annotated[int, doc("exit code of critpath compare that goes with it")]

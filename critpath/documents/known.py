@@ -66,7 +66,7 @@ class KnownEntry(Part):
     ]
     level: Annotated[Number, doc("at most this p is like nothing known")]
     calibrated: Annotated[bool, doc("sessions enough for p to mean what it says")]
-    documents: Annotated[int, doc("intervals or executions that were asked about")]
+    documents: Annotated[int, doc("intervals or runs that were asked about")]
     quiet: Annotated[int, doc("of these, in which too little happened")]
     lossy: Annotated[int, doc("of these, in which something was lost")]
     agreement: Annotated[Number, doc("share of the others that are nearest to the first match")]
@@ -89,7 +89,7 @@ class CheckedLabel(Part):
 
     label: Annotated[str, doc("what it is called")]
     sessions: Annotated[int, doc("recordings of it")]
-    documents: Annotated[int, doc("intervals or executions of these")]
+    documents: Annotated[int, doc("intervals or runs of these")]
     quiet: Annotated[int, doc("in which too little happened")]
     judged: Annotated[int, doc("that another session of the label could judge")]
     right: Annotated[int, doc("of these, nearest to their own label")]

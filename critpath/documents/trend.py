@@ -31,9 +31,9 @@ class TrendChange(Part):
 
 
 class TrendSeries(Part):
-    """The commits' levels, of everything or of one kind of execution."""
+    """The commits' levels, of everything or of one kind of run."""
 
-    kind: Annotated[str, doc("kind of execution; '' for all")]
+    kind: Annotated[str, doc("kind of run; '' for all")]
     levels: Annotated[
         list[Maybe], doc("per commit, its time over that of the first base; null: not known")
     ]

@@ -73,7 +73,7 @@ def find_between(
         notes.insert(
             0,
             f"begin and end are the same event, {begins.pattern.name}: "
-            f"executions last from one to the next {of}",
+            f"runs last from one to the next {of}",
         )
     if found.unknown:
         missing = f"the field {key}" if key else "a known thread"
@@ -243,12 +243,12 @@ def build_executions(
     more = []
     if not known.all():
         more.append(
-            f"{plural(int((~known).sum()), 'execution')} left out: the thread is unknown "
+            f"{plural(int((~known).sum()), 'run')} left out: the thread is unknown "
             "(no vtid context, and no sched_switch says who held the cpu)"
         )
     if not (lasting | ~known).all():
         count = int((~lasting & known).sum())
-        more.append(f"{plural(count, 'execution')} of 0 ns left out")
+        more.append(f"{plural(count, 'run')} of 0 ns left out")
     keep = np.flatnonzero(known & lasting)
     keep = keep[np.lexsort((owners.tid[keep], end[keep], begin[keep]))]
     shown = scheduling.names(owners.host[keep], owners.tid[keep], rows[0][keep], forward=forward)

@@ -167,7 +167,7 @@ def choose(
         chosen = replace(chosen, where=replace(chosen.where, groups=groups))
     if only and chosen.kind != only:
         raise UsageError(
-            f"{recording}: its executions are no {only}: {safe_text(text)}",
+            f"{recording}: its runs are not {only}: {safe_text(text)}",
             f"add --execution {only}",
         )
     with recording.named():
@@ -215,13 +215,13 @@ def choose_specification(
         return found[0], (ExecutionChosen(found[0], "the only pair of events"),)
     if found:
         several = UnspecifiedError(
-            f"{recording}: several pairs of events could be executions",
+            f"{recording}: several pairs of events could be runs",
             "choose one with --execution: " + " | ".join(found[:5]),
         )
         several.suggested = tuple(found)
         raise several
     raise UnspecifiedError(
-        f"{recording}: nothing says what an execution is",
+        f"{recording}: nothing says what a run is",
         "give --execution process, thread, marker, or events:BEGIN,END[,key=FIELD]",
     )
 

@@ -77,7 +77,7 @@ def find_processes(
         (unknown, "process", "of which the trace does not tell the namespace or group"),
         (len(lives.running), "execution", "still running at the end of the recording"),
         (lives.replaced, "execution", "without an exit: the thread id was used again"),
-        (lives.again, "later exec", "in a running execution, which goes on"),
+        (lives.again, "later exec", "in a run that goes on"),
         (lives.strange, "exit", "of threads that executed no program in the recording"),
     )
     return build_executions(
@@ -250,9 +250,7 @@ def select_within_runs(
         return executions
     rows = np.flatnonzero(inside)
     notes = (
-        ()
-        if interleaved and runs
-        else (f"{plural(others, 'execution')} outside the recording's runs",)
+        () if interleaved and runs else (f"{plural(others, 'run')} outside the recording's runs",)
     )
     return replace(executions.take(rows), notes=(*executions.notes, *notes))
 

@@ -251,7 +251,7 @@ def parse_specification(text: str) -> Specification:
     """
     if len(text) > LENGTH_LIMIT:
         raise UsageError(
-            f"an execution specification of {len(text):,} characters",
+            f"a specification of {len(text):,} characters",
             f"use at most {LENGTH_LIMIT:,}, or windows:FILE.csv",
         )
     chosen = re.match(r"\s*(process|thread)\s*,", text)
@@ -263,7 +263,7 @@ def parse_specification(text: str) -> Specification:
         shortest = " | ".join(form.partition("[")[0] for form in KINDS.values())
         forms = KINDS[near[0]] if near else shortest
         raise UsageError(
-            f"not an execution specification: {shorten(text) or '(nothing)'}", f"write {forms}"
+            f"not what --execution takes: {shorten(text) or '(nothing)'}", f"write {forms}"
         )
     if kind == "events":
         return _parse_events(rest, text)

@@ -28,6 +28,7 @@ from critpath.model.details import IDLE
 from critpath.model.exploration import LATENCY, Fact, FactTable
 from critpath.model.stacks import Stack
 from critpath.schema.parameters.explore import CONDITIONS
+from critpath.text.page import noun_of_paths
 
 _NS_PER_HOUR: Final = 3_600_000_000_000  # technical
 # In paths that do not tell which thread had the cpu.
@@ -62,20 +63,21 @@ def find_facts(
     recording = paths.session.astype(np.int32)
     labels, label = _codes(executions.label)
     parent = np.full(len(paths), -1, np.int64)
-    noun = {"requests": "request", "slices": "slice"}.get(paths.kind, "execution")
+    noun = noun_of_paths(paths, 1)
     known = executions.requests
+    served = known is not None or paths.kind == "requests"
     if known is not None:
         noun = "request"
         labels, label = _codes(known.service)
         parent = _parents(executions, known, recording)
-    of_requests = _connections(executions.id) if noun == "request" else []
+    of_requests = _connections(executions.id) if served else []
     if known is not None and len(paths):
         of_requests += _request_facts(known, parent, end - begin)
     facts = [
         Fact("latency", "time", end - begin, family=LATENCY),
         Fact("begin", "time", _since_first(begin, recording), asked=False),
         _text("execution", executions.id, asked=False),
-        *([] if len(labels) < 2 and not any(labels) else [_label_fact(noun, labels, label)]),
+        *([] if len(labels) < 2 and not any(labels) else [_label_fact(served, labels, label)]),
         *_machine_facts(paths, label, recording, normal),
         *of_requests,
     ]
@@ -126,8 +128,8 @@ def _cluster_facts(clusters: Clusters) -> list[Fact]:
     return facts
 
 
-def _label_fact(noun: str, labels: Sequence[str], label: Any) -> Fact:
-    return Fact("service" if noun == "request" else "label", "text", label, tuple(labels))
+def _label_fact(served: bool, labels: Sequence[str], label: Any) -> Fact:
+    return Fact("service" if served else "label", "text", label, tuple(labels))
 
 
 def _codes(texts: Sequence[str]) -> tuple[list[str], Any]:

@@ -97,7 +97,7 @@ def _slowest_of_each(
     ordered = sorted(labels.tolist(), key=lambda code: -time[code])
     judged = [code for code in ordered if count[code] >= FEWEST] or ordered[:1]
     chosen = judged[:MOST_LABELS]
-    field = "service" if table.noun == "request" else "label"
+    field = "service" if "service" in table.facts else "label"
     rest = [(table.labels[code], int(count[code])) for code in ordered if code not in chosen]
     return [
         ask(

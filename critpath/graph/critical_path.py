@@ -869,7 +869,7 @@ def find_lifetimes(
     if not len(rows):
         raise UsageError(
             "the trace has no thread " + (f"with tid {tid}" if comm is None else f"called {comm}"),
-            "critpath path TRACE without --tid or --comm shows every execution",
+            "critpath path TRACE without --tid or --comm shows every run",
         )
     begins = workers.first[rows] if begin is None else np.full(len(rows), begin, np.int64)
     ends = workers.last[rows] if end is None else np.full(len(rows), end, np.int64)

@@ -320,7 +320,7 @@ def window_graph(
     if most > MOST_EDGES:
         raise UsageError(
             f"the window has up to {most:,} edges, and a graph is written up to {MOST_EDGES:,}",
-            "take a shorter one with --from and --to, or one execution's with --id",
+            "take a shorter one with --from and --to, or one run's with --id",
         )
     if subject is None:
         return graph.to_networkx(begin, end)

@@ -101,7 +101,7 @@ def group_causes(
     -------
     tuple of Cause
         By summed contribution times the square root of how many executions bear it out,
-        the largest slow-down first: one execution that the disk held up for 300 ms is no
+        the largest slowdown first: one execution that the disk held up for 300 ms is no
         more the cause than twelve of eleven milliseconds each.  In this order what was
         not observed counts half, and what normal executions do as well a quarter, where
         enough of them were aligned to tell.

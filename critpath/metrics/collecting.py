@@ -114,7 +114,7 @@ class Collected:
         )  # fmt: skip
         yield Family(
             "critpath_request_seconds", "histogram", "seconds",
-            f"how long requests and marked executions took, by kind; of {MOST_KINDS} kinds, the "
+            f"how long requests and marked runs took, by kind; of {MOST_KINDS} kinds, the "
             f"rest together as {OTHER}",
             tuple(Sample(of, {"kind": kind}) for kind, of in sorted(self._latency.items())),
         )  # fmt: skip
@@ -145,7 +145,7 @@ class Collected:
         )  # fmt: skip
         yield Family(
             "critpath_executions_missed", "counter", "",
-            "executions that ended too fast to be told of",
+            "runs that ended too fast to be told of",
             (Sample(self._missed),),
         )  # fmt: skip
         if self._status:

@@ -92,13 +92,13 @@ class CompareSettings:
     floor : float
         Least effect of interest, as a share of the normal mean.
     least : float
-        A slow-down so large has to show before an answer is ``ok``, as a share of the normal mean.
+        A slowdown so large has to show before an answer is ``ok``, as a share of the normal mean.
     minimum_executions : int
         Fewest executions of either set that a verdict may rest on.
     percentile : float or None
         The quantile of the durations that decides, instead of the tests; None for these.
     sessions : bool
-        Sets of different times need a sign that the machine did not make a slow-down.
+        Sets of different times need a sign that the machine did not make a slowdown.
     session_spread : float or None
         What recordings of the program are known to differ by: a standard deviation, as a
         share of the mean; None for what the recordings themselves tell.

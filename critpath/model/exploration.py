@@ -84,7 +84,7 @@ class FactTable(Table):
     Attributes
     ----------
     noun : str
-        ``request``, ``slice`` or ``execution``.
+        What one is called: ``request``, ``slice``, ``run``, ``process``, ...
     id : tuple of str
     begin, end : int64 [n]
     recording : int32 [n]

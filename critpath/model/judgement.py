@@ -38,10 +38,8 @@ class Clustering(FlatTable):
     weak: Bool = field(
         metadata=col("noise that joined its nearest cluster (or became one of its own)")
     )
-    ordering: I64 = field(metadata=col("positions of executions in order of OPTICS' visit"))
-    reachability: F64 = field(
-        metadata=col("per execution (not in visiting order), inf where undefined")
-    )
+    ordering: I64 = field(metadata=col("positions of runs in order of OPTICS' visit"))
+    reachability: F64 = field(metadata=col("per run (not in visiting order), inf where undefined"))
     method: str
     notes: tuple[Note, ...] = ()
 

@@ -214,7 +214,7 @@ class CriticalPaths(Table):
     # 1 but for requests, where who worked for whom is inferred.
     confidence: F64 = field(
         default_factory=lambda: np.zeros(0, np.float64),
-        metadata=col("how probable it is that it was for the execution"),
+        metadata=col("how probable it is that it was for the run"),
     )
     others: Bool = field(
         default_factory=lambda: np.zeros(0, np.bool_),
@@ -433,7 +433,7 @@ class PathSet(Table):
     def __post_init__(self) -> None:
         freeze_columns(self, len(self.executions))
         if len(self.paths) != len(self.executions):
-            raise ValueError("PathSet: one path per execution")
+            raise ValueError("PathSet: one path per run")
 
     def __len__(self) -> int:
         return len(self.executions)
@@ -446,7 +446,7 @@ class PathSet(Table):
         notes += [f"{lossy:,} overlap a loss"] if lossy else []
         notes += [plural(len(self.warnings), "warning")] if self.warnings else []
         return (
-            f"PathSet: {plural(len(self), 'execution')} of "
+            f"PathSet: {plural(len(self), 'run')} of "
             f"{plural(len(self.sources), 'recording')}\n({safe_text(', '.join(notes))})"
         )
 
@@ -589,9 +589,9 @@ class PathSet(Table):
         del rest["path"]
         of = Executions.meanings()
         return {
-            "recording": "where the execution comes from",
+            "recording": "where the run comes from",
             "execution": of["execution"],
-            "position": "number of the execution: ids need not differ",
+            "position": "its number: ids need not differ",
             "label": of["label"],
             **rest,
         }

@@ -286,7 +286,7 @@ class RequestTable(FlatTable):
     answered_ns: I64 = field(metadata=col("first send of the answer"))
     end_ns: I64 = field(metadata=col("its last send"))
     reader_tid: I32 = field(metadata=col("who received first"))
-    tid: I32 = field(metadata=col("who sent last: the execution's thread"))
+    tid: I32 = field(metadata=col("who sent last: the run's thread"))
     bytes_in: I64 = field(metadata=col("of the request"))
     bytes_out: I64 = field(metadata=col("of the answer"))
     parent: I32 = field(

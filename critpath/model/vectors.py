@@ -137,7 +137,7 @@ class VectorTable(Table):
         freeze_columns(self, -1)
         shape = (len(self.counts), len(self.symbols))
         if not shape == self.counts.shape == self.durations.shape == self.structure.shape:
-            raise ValueError("VectorTable: executions x symbols expected")
+            raise ValueError("VectorTable: runs x symbols expected")
 
     def __len__(self) -> int:
         return len(self.counts)

@@ -201,7 +201,7 @@ def _write_routes(routes: Mapping[str, Route]) -> Iterable[tuple[str, Saved]]:
 class Routes:
     """Which network devices the packets of executions passed, by kind of device."""
 
-    executions: int = _always(_WHOLE, "executions whose packets these are", "route_executions")
+    executions: int = _always(_WHOLE, "runs whose packets these are", "route_executions")
     kinds: Mapping[str, Route] = _said(
         _Family(_ROUTE, _add_route, _write_routes), "by kind of device, as veth or loopback"
     )
@@ -233,7 +233,7 @@ class Machine:
 class RequestCounts:
     """What became of all that the servers of a recording were asked."""
 
-    requests: int = _always(_WHOLE, "requests that are executions")
+    requests: int = _always(_WHOLE, "requests that are judged by themselves")
     doubtful: int = _always(_WHOLE, "of these, whose begin or end is in doubt", "requests_doubtful")
     incomplete: int = _said(
         _WHOLE,
@@ -285,25 +285,23 @@ class GapCounts:
     gaps: int = _always(_WHOLE, "times in which nothing was recorded")
     gaps_ns: int = _always(_WHOLE, "how long these are together (ns)")
     recorded_ns: int = _always(_WHOLE, "from the recording's begin to its end (ns)")
-    whole: int = _always(_WHOLE, "executions that overlap no gap", "executions_whole")
-    partial: int = _always(_WHOLE, "executions that do", "executions_partial")
+    whole: int = _always(_WHOLE, "runs that overlap no gap", "executions_whole")
+    partial: int = _always(_WHOLE, "runs that do", "executions_partial")
     by_label: Mapping[str, Mapping[str, int]] = _always(
-        _OBJECT, "executions by what became of them, then by label", "executions_by_label"
+        _OBJECT, "runs by what became of them, then by label", "executions_by_label"
     )
     strip: tuple[tuple[int, int], ...] = _always(
         _PAIRS, "begin and end of gaps, joined (millionths of the recording)", "gaps_strip"
     )
     bystander: int | None = _said(
-        _WHOLE, "whole executions that were not chosen to be recorded", "executions_bystander"
+        _WHOLE, "whole runs that were not chosen to be recorded", "executions_bystander"
     )
-    cut: int | None = _said(
-        _WHOLE, "executions that were chosen and are not whole", "executions_cut"
-    )
+    cut: int | None = _said(_WHOLE, "runs that were chosen and are not whole", "executions_cut")
     overhead: Mapping[str, object] | None = _said(
         _CUT_OBJECT, "what the recording's budget was and took", "recording_overhead"
     )
     took: Mapping[str, object] | None = _said(
-        _OBJECT, "how much longer executions took that were recorded than others", "recorded_took"
+        _OBJECT, "how much longer runs took that were recorded than others", "recorded_took"
     )
 
 
@@ -381,9 +379,9 @@ class Environment:
     )
     recording: str | None = _said(_TEXT, "name of the source")
     # Of a baseline that is not the whole recording.
-    left_out: int | None = _said(_WHOLE, "executions that the baseline does not have")
+    left_out: int | None = _said(_WHOLE, "runs that the baseline does not have")
     left_out_of: str | None = _said(_TEXT, "of which recordings")
-    left_out_kept: int | None = _said(_WHOLE, "executions that it has")
+    left_out_kept: int | None = _said(_WHOLE, "runs that it has")
     # As it was read: what is saved again to the letter, with what has no name here.
     said: Mapping[str, Saved] | None = None
 

@@ -60,7 +60,7 @@ class Kind(IntEnum):
         self.qualifier = qualifier
         return self
 
-    OTHER = 0, "asked for by its name only, to tell executions"
+    OTHER = 0, "asked for by its name only, to tell runs"
     SWITCH = 1, "who leaves a processor, in which state, and who gets it"
     WAKING = 2, "a thread is woken, by the waker"
     WAKEUP = 3, "a woken thread is in the queue"

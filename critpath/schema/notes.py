@@ -89,7 +89,7 @@ class Faster(Fact, frozen=True):
 
 
 class Shown(Fact, frozen=True):
-    """The least change of the mean (ns) that would have shown, and of so many executions.
+    """The least change of the mean (ns) that would have shown, and of so many runs.
 
     ``whole`` says that the mean is that of all states.
     """
@@ -158,7 +158,7 @@ class Saved(Note, frozen=True):
 
 
 class ExecutionChosen(Note, frozen=True):
-    """What an execution is was chosen, as nobody said it."""
+    """What a run is was chosen, as nobody said it."""
 
     level = "usual"
     chosen: str
@@ -166,7 +166,7 @@ class ExecutionChosen(Note, frozen=True):
 
 
 class LabelledByField(Note, frozen=True):
-    """A field of an event says of which kind executions are."""
+    """A field of an event says of which kind runs are."""
 
     level = "usual"
     field: str
@@ -174,14 +174,14 @@ class LabelledByField(Note, frozen=True):
 
 
 class WithoutEvents(Note, frozen=True):
-    """Executions are of threads that no event of the scheduler names."""
+    """Runs are of threads that no event of the scheduler names."""
 
     level = "warning"
     executions: int
 
 
 class IncompleteExecutions(Note, frozen=True):
-    """Executions were left out, as their begin or end was not recorded."""
+    """Runs were left out, as their begin or end was not recorded."""
 
     level = "warning"
     executions: int
@@ -216,7 +216,7 @@ class RecordingInMemory(Note, frozen=True):
 
 
 class ExecutionInMemory(Note, frozen=True):
-    """An execution was larger than --max-memory (bytes)."""
+    """A run was larger than --max-memory (bytes)."""
 
     level = "usual"
     segments: int
@@ -224,7 +224,7 @@ class ExecutionInMemory(Note, frozen=True):
 
 
 class LossyExecutions(Note, frozen=True):
-    """Executions, of all, overlap a loss of events."""
+    """Runs, of all, overlap a loss of events."""
 
     level = "warning"
     lossy: int
@@ -232,7 +232,7 @@ class LossyExecutions(Note, frozen=True):
 
 
 class NotInBaseline(Note, frozen=True):
-    """A baseline does not keep every execution of a recording: so many of all are left out."""
+    """A baseline does not keep every run of a recording: so many of all are left out."""
 
     level = "warning"
     recording: str
@@ -241,7 +241,7 @@ class NotInBaseline(Note, frozen=True):
 
 
 class ExecutionsWhole(Note, frozen=True):
-    """Executions, of all of a recording with gaps, were recorded whole; the gaps' time in ns."""
+    """Runs, of all of a recording with gaps, were recorded whole; the gaps' time in ns."""
 
     level = "warning"
     whole: int
@@ -251,7 +251,7 @@ class ExecutionsWhole(Note, frozen=True):
 
 
 class ExecutionsChosen(Note, frozen=True):
-    """Executions were chosen by chance; others were cut, or lay whole in the time of others."""
+    """Runs were chosen by chance; others were cut, or lay whole in the time of others."""
 
     level = "warning"
     chosen: int
@@ -260,7 +260,7 @@ class ExecutionsChosen(Note, frozen=True):
 
 
 class ChancesEvened(Note, frozen=True):
-    """Executions of a kind were drawn again, as their chance had changed from low to high."""
+    """Runs of a kind were drawn again, as their chance had changed from low to high."""
 
     level = "warning"
     kind: str
@@ -271,7 +271,7 @@ class ChancesEvened(Note, frozen=True):
 
 
 class RecordedTook(Note, frozen=True):
-    """How much longer recorded executions took than others; the 95 % interval."""
+    """How much longer recorded runs took than others; the 95 % interval."""
 
     level = "warning"
     more: float
@@ -466,14 +466,14 @@ class DifferentRecordings(Note, frozen=True):
 
 
 class EmptyRecording(Note, frozen=True):
-    """A recording of a set has no execution."""
+    """A recording of a set has no run."""
 
     level = "warning"
     source: str
 
 
 class SameExecutions(Note, frozen=True):
-    """Some executions of the sample (or all) are in the normal set as well."""
+    """Some runs of the sample (or all) are in the normal set as well."""
 
     level = "warning"
     common: int
@@ -504,9 +504,9 @@ class InOneSet(Note, frozen=True):
 
 
 class PartialComparison(Note, frozen=True):
-    """Most normal executions are of types that no sample execution is of.
+    """Most runs before are of types that no run after is of.
 
-    ``unused`` are (type, executions), the largest first.
+    ``unused`` are (type, runs), the largest first.
     """
 
     level = "warning"
@@ -524,7 +524,7 @@ class MachineDiffered(Note, frozen=True):
 
 
 class DifferentRoutes(Note, frozen=True):
-    """Packets of the two sets pass other devices: kinds, their number, packets an execution."""
+    """Packets of the two sets pass other devices: kinds, their number, packets a run."""
 
     level = "warning"
     routes: tuple[tuple[Passed, ...], ...]
@@ -533,7 +533,7 @@ class DifferentRoutes(Note, frozen=True):
 
 
 class SomeExamined(Note, frozen=True):
-    """Not every execution that stands out was aligned."""
+    """Not every run that stands out was aligned."""
 
     level = "usual"
     examined: int
@@ -589,7 +589,7 @@ class GoneClients(Note, frozen=True):
 
 
 class SingleType(Note, frozen=True):
-    """All executions have the same counts."""
+    """All runs have the same counts."""
 
     executions: int
 
@@ -606,7 +606,7 @@ class NoiseAssigned(Note, frozen=True):
 
 
 class NoisePaired(Note, frozen=True):
-    """Noise of the sample was paired with normal types execution by execution."""
+    """Noise of the sample was paired with normal types run by run."""
 
     noise: int
     total: int
@@ -625,7 +625,7 @@ class WeakPairs(Note, frozen=True):
 
 
 class NovelExecutions(Note, frozen=True):
-    """Sample executions are farther from every normal type than its members are."""
+    """Sample runs are farther from every normal type than its members are."""
 
     executions: int
 
@@ -634,14 +634,14 @@ class NovelExecutions(Note, frozen=True):
 
 
 class LowSupport(Note, frozen=True):
-    """Executions are compared with a small type."""
+    """Runs are compared with a small type."""
 
     executions: int
     least: int
 
 
 class LoneReferences(Note, frozen=True):
-    """Normal executions are the only one of their type."""
+    """Runs before are each the only one of its type."""
 
     executions: int
 
@@ -660,7 +660,7 @@ class SplitConformal(Note, frozen=True):
 
 
 class BeyondReferences(Note, frozen=True):
-    """Executions score higher than every normal one, and chance does so too often."""
+    """Runs score higher than every normal one, and chance does so too often."""
 
     count: int
     executions: int
@@ -669,7 +669,7 @@ class BeyondReferences(Note, frozen=True):
 
 
 class NewType(Note, frozen=True):
-    """Executions are of a type that the normal set does not have."""
+    """Runs are of a type that the normal set does not have."""
 
     executions: int
     anomalous: int
@@ -685,7 +685,7 @@ class FewPermutations(Note, frozen=True):
 
 
 class SessionsPermuted(Note, frozen=True):
-    """Sessions, not executions, were permuted."""
+    """Sessions, not runs, were permuted."""
 
 
 class FewSessions(Note, frozen=True):
@@ -723,7 +723,7 @@ class OtherMix(Note, frozen=True):
 
 
 class Orphans(Note, frozen=True):
-    """Sample executions have no normal ones of their type."""
+    """Sample runs have no normal ones of their type."""
 
     executions: int
 
@@ -807,7 +807,7 @@ class BluntColumns(Note, frozen=True):
 
 
 class SufficientRecording(Note, frozen=True):
-    """How long (s), or under which budget, enough executions would have been recorded."""
+    """How long (s), or under which budget, enough runs would have been recorded."""
 
     level = "doubt"
     name: str
@@ -859,7 +859,7 @@ class RequestsUnsure(Note, frozen=True):
 
 
 class SmallSet(Note, frozen=True):
-    """A set has fewer executions than the settings ask for."""
+    """A set has fewer runs than the settings ask for."""
 
     level = "doubt"
     name: str
@@ -868,7 +868,7 @@ class SmallSet(Note, frozen=True):
 
 
 class NothingInCommon(Note, frozen=True):
-    """The sets share no type of execution."""
+    """The sets share no type of run."""
 
     level = "doubt"
 
@@ -901,7 +901,7 @@ class Unconfirmed(Note, frozen=True):
 
 
 class TooNoisy(Note, frozen=True):
-    """A slow-down of the least share that has to show would not: what would (ns), and how many do.
+    """A slowdown of the least share that has to show would not: what would (ns), and how many do.
 
     ``p_value`` where something differs all the same, though not surely the duration.
     """
@@ -936,7 +936,7 @@ class StrangersHadCpus(Note, frozen=True):
 
 
 class StrangerCame(Note, frozen=True):
-    """A stranger came that has a cpu (-1: no single one) of executions (ns before and after)."""
+    """A stranger came that has a cpu (-1: no single one) of runs (ns before and after)."""
 
     level = "doubt"
     rival: str
@@ -947,7 +947,7 @@ class StrangerCame(Note, frozen=True):
 
 
 class SlowerAsMachine(Note, frozen=True):
-    """A slow-down is such as a slower machine makes (share of the mean)."""
+    """A slowdown is such as a slower machine makes (share of the mean)."""
 
     level = "doubt"
     share: float
@@ -994,7 +994,7 @@ class SplitsCut(Note, frozen=True):
 
 
 class OutlyingExecutions(Note, frozen=True):
-    """Executions of an anomaly stand out."""
+    """Runs of an anomaly stand out."""
 
     level = "reason"
     count: int
@@ -1002,7 +1002,7 @@ class OutlyingExecutions(Note, frozen=True):
 
 
 class OutliersAlone(Note, frozen=True):
-    """Executions stand out, and the sets do not differ."""
+    """Runs stand out, and the sets do not differ."""
 
     level = "reason"
     count: int
@@ -1057,7 +1057,7 @@ class NotFlaggedByRule(Note, frozen=True):
 
 
 class FlaggedByGate(Note, frozen=True):
-    """The gate fires: the largest change, how many executions are slower than any before."""
+    """The gate fires: the largest change, how many runs are slower than any before."""
 
     level = "reason"
     largest: Shift

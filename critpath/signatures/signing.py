@@ -154,7 +154,7 @@ def _choose_lines(
     if settings.by == "execution":
         if not len(begin):
             raise UsageError(
-                f"{source}: has counts of no execution: no command was run",
+                f"{source}: has counts of no run: no command was run",
                 "leave --by out: its documents are intervals",
             )
 

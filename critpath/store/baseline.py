@@ -159,7 +159,7 @@ def _baseline(document: object) -> Baseline:
         _wrong("interrupts", "true or false")
     sessions = [_session(s, place) for place, s in _items(document.get("sessions"), "sessions")]
     if sum(s.paths.executions.time for s in sessions) >= MOST_TIME:
-        _wrong("sessions", "of executions whose times can be added up")
+        _wrong("sessions", "of runs whose times can be added up")
     if not sessions:
         raise _Wrong("a baseline without sessions")
     version = _text(document.get("critpath"), "critpath")
@@ -187,7 +187,7 @@ def _session(given: Mapping[str, Any], place: str) -> Session:
         warnings=_remarks(given, "warnings", place),
     )
     if given.get("means") != [list(pair) for pair in path_set.mean_times()]:
-        raise _Wrong(f"{place}.means are not those of its executions: the file was changed")
+        raise _Wrong(f"{place}.means are not those of its runs: the file was changed")
     return Session(path_set, recorded, _whole(given.get("left_out"), f"{place}.left_out"))
 
 
@@ -256,7 +256,7 @@ def _paths(
         elsewhere.append(_idle(row, where, path))
         rows.append((where, row))
     if spent >= MOST_TIME:
-        _wrong(f"{place}.executions", "executions whose times can be added up")
+        _wrong(f"{place}.executions", "runs whose times can be added up")
     start = np.concatenate([[0], np.cumsum([len(each) for each in steps])]).astype(np.int64)
     stacks = _read_stacks(given, place, rows, start)
     texts = tuple(strings)

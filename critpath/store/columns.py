@@ -20,7 +20,7 @@ from critpath.model.details import DETAIL_NUMBERS, DETAIL_TEXTS
 from critpath.model.requests import FACT_NUMBERS, FACT_TEXTS
 from critpath.model.table import TEXTS
 from critpath.schema.notes import LEVELS, Note, Remark, Saved
-from critpath.text.notes import word_all
+from critpath.text.notes import KEPT, word_all
 from critpath.text.recognized import identify_all
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ _IDS: Final = {"warnings": "warning_ids", "notes": "note_ids"}
 
 def save_remarks(name: str, remarks: Sequence[Remark]) -> dict[str, list[str]]:
     """Return notes, under the name that they are saved under, and their ids if they have any."""
-    said = word_all(remarks)
+    said = word_all(remarks, KEPT)
     if not any(isinstance(remark, Note) for remark in remarks):
         return {name: said}
     return {name: said, _IDS[name]: identify_all(remarks)}

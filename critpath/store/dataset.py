@@ -146,7 +146,7 @@ def _load_part(directory: Path, part: Part, resident: int) -> PathSet:
         raise _other(directory, part)
     paths = load_paths(file, resident=resident, segments=part.segments)
     if len(paths) != part.executions:
-        raise _wrong(directory, f"{part.file} has not as many executions as {MANIFEST} says")
+        raise _wrong(directory, f"{part.file} has not as many runs as {MANIFEST} says")
     return paths
 
 

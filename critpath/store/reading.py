@@ -200,7 +200,7 @@ class _PathsFile:
         ]
         rows = [group.num_rows for group in groups]
         if min((*rows, *segments, 0)) < 0 or sum(rows) > max(_FEW, size):
-            raise self.wrong(f"{sum(rows):,} executions in {size:,} bytes")
+            raise self.wrong(f"{sum(rows):,} runs in {size:,} bytes")
         if sum(segments) > max(RESIDENT, size):
             raise self.wrong(f"{sum(segments):,} segments in {size:,} bytes")
 
@@ -281,12 +281,12 @@ class _PathsFile:
         )
         session = _numbers(table, "session")
         if len(session) and not 0 <= session.min() <= session.max() < len(about["sources"]):
-            raise self.wrong("an execution comes from a recording that is not listed")
+            raise self.wrong("a run comes from a recording that is not listed")
         _check_times(executions.begin, executions.end, self.wrong)
         if executions.time >= MOST_TIME:
-            raise self.wrong("executions that take more time together than can be added up")
+            raise self.wrong("runs that take more time together than can be added up")
         if len(executions) and not 0 <= executions.host.min() <= executions.host.max() < _HOSTS:
-            raise self.wrong("an execution with a host out of range")
+            raise self.wrong("a run with a host out of range")
         return PathSet(
             executions=executions,
             paths=paths,
@@ -394,7 +394,7 @@ def _paths(table: pa.Table, strings: tuple[str, ...], wrong: Wrong) -> CriticalP
         lists = table.column(name)
         lists = lists.chunk(0) if lists.num_chunks else pa.array([], lists.type)
         if lists.null_count:
-            raise wrong(f"an execution without {name}")
+            raise wrong(f"a run without {name}")
         # .values does not honour the list's own offset; flatten() does, but by pyarrow.compute,
         # which takes longer to import than a small set to read.
         start = numbers(lists.offsets).astype(np.int64)
@@ -476,9 +476,9 @@ def _check_times(begin: Any, end: Any, wrong: Wrong) -> None:
     if not len(begin):
         return
     if begin.min() < -_TIME or end.max() >= _TIME:
-        raise wrong("an execution out of the range of times")
+        raise wrong("a run out of the range of times")
     if bool((begin > end).any()):
-        raise wrong("an execution ends before it begins")
+        raise wrong("a run ends before it begins")
 
 
 def _check_tiling(begins: Any, ends: Any, paths: CriticalPaths, wrong: Wrong) -> None:
@@ -486,7 +486,7 @@ def _check_tiling(begins: Any, ends: Any, paths: CriticalPaths, wrong: Wrong) ->
     first, last = paths.start[:-1], paths.start[1:] - 1
     empty = first > last
     if bool((empty & (ends > begins)).any()):
-        raise wrong("an execution without segments")
+        raise wrong("a run without segments")
     first, last = first[~empty], last[~empty]
     joined = np.ones(len(paths.begin), np.bool_)
     joined[1:] = paths.begin[1:] == paths.end[:-1]
@@ -496,7 +496,7 @@ def _check_tiling(begins: Any, ends: Any, paths: CriticalPaths, wrong: Wrong) ->
         and (paths.end >= paths.begin).all()
         and (paths.end[last] == ends[~empty]).all()
     ):
-        raise wrong("the segments of an execution do not tile it exactly")
+        raise wrong("the segments of a run do not tile it exactly")
     hosts = paths.host
     if len(hosts) and (paths.cpu.min() < -1 or not 0 <= hosts.min() <= hosts.max() < _HOSTS):
         raise wrong("a segment with a cpu or host out of range")

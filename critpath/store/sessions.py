@@ -79,7 +79,7 @@ class Baseline:
         """Return what is in it, in a few words."""
         count = sum(len(session.paths) for session in self.sessions)
         recordings = _count_recordings(self.sessions)
-        return f"{plural(count, 'execution')} of {plural(recordings, 'recording')}"
+        return f"{plural(count, 'run')} of {plural(recordings, 'recording')}"
 
     def list_sets(self, file: Path, *, interrupts: bool) -> list[PathSet]:
         """Return a path set per session, with a warning where it is not the whole recording."""
@@ -205,7 +205,7 @@ def _require_new(parts: Sequence[PathSet], old: Sequence[Session], file: str) ->
             name = ", ".join(part.sources)
             raise UsageError(
                 f"{name} is in {file} already" if inside else f"{name} is given twice",
-                "record again: the same executions twice would count as evidence twice",
+                "record again: the same runs twice would count as evidence twice",
             )
         seen |= moments
 

@@ -124,7 +124,7 @@ def _make(table: Any, description: Any) -> Counts:
     if len(begin) and not 0 <= scope.min() <= scope.max() < len(scopes):
         raise ValueError("a document's scope is none")
     if executions and len(executions) != len(begin):
-        raise ValueError("its executions are incomplete")
+        raise ValueError("its runs are incomplete")
     rank = {name: at for at, name in enumerate(vocabulary)}
     words = table["term"].cast("string").to_pylist()
     document = table["document"].to_numpy()

@@ -39,16 +39,16 @@ def verdict(document: AbDocument, decides: AbResult, needed: int | None = None) 
     if document.verdict == "slower_in_part":
         tail = max(decides.tail, key=lambda tail: tail.e)
         return (
-            f"SLOWER IN PART: {format_share(tail.above_b)} of B's executions are above "
-            f"{_ms(tail)}, {format_share(tail.above_a)} of A's; the typical execution takes "
+            f"SLOWER IN PART: {format_share(tail.above_b)} of B's runs are above "
+            f"{_ms(tail)}, {format_share(tail.above_a)} of A's; the typical run takes "
             f"{_ratio(decides, _time_name(document, decides))}; {end}"
         )
     few = (
-        f"at most {_percent(decides.extra_slow)} more of its executions are slow ones (rarer "
+        f"at most {_percent(decides.extra_slow)} more of its runs are slow ones (rarer "
         "changes would not have shown)"
     )
     if document.statistic == "min":
-        few += "; the least time of a block says nothing of rare slow executions"
+        few += "; the least time of a block says nothing of rare slow runs"
     if document.verdict == "faster":
         return f"FASTER: B typically takes {changed}; {few}; {end}"
     return (
@@ -64,11 +64,11 @@ def _undecided(document: AbDocument, decides: AbResult, needed: int | None) -> s
         said += f" B takes {_change(decides, _time_name(document, decides))}"
     if decides.e.not_slower >= 1 / document.alpha:
         return (
-            f"{said}: typically less than {_percent(floor)}, but that at most 20 % more of B's "
-            f"executions are slow ones is not shown; seed {document.seed}"
+            f"{said}: typically less than {_percent(floor)}; whether more than 20 % more of B's "
+            f"runs are slow ones is open; seed {document.seed}"
         )
     said += (
-        f": neither more than {_percent(floor / 2)} nor less than {_percent(floor)} is shown; "
+        f": whether it is more than {_percent(floor / 2)} or less than {_percent(floor)} is open; "
         f"seed {document.seed}"
     )
     high = decides.interval[1]
@@ -99,11 +99,11 @@ def running_time(result: AbResult, plan: AbPlan, others: float | None) -> str:
     """Say what the time on a cpu shows, beside a verdict by time."""
     words = {
         "slower": f"more than {_percent(plan.floor / 2)} slower",
-        "slower_in_part": "slower in part of the executions",
+        "slower_in_part": "slower in part of the runs",
         "not_slower": f"not slower than {_percent(plan.floor)}",
         "faster": "faster",
-        "undecided": "nothing is shown",
-        "too_few": "nothing is shown",
+        "undecided": "not decided",
+        "too_few": "not decided",
     }
     waiting = f" ({format_share(others)})" if others is not None else ""
     rest = f"; the rest is waiting, such as for cpus that others had{waiting}"
@@ -114,7 +114,7 @@ def running_time(result: AbResult, plan: AbPlan, others: float | None) -> str:
 def elapsed_time(result: AbResult, plan: AbPlan, others: float | None) -> str:
     """Say what time from exec to exit shows, beside a verdict by time on a cpu."""
     words = {"slower": "slower, too", "not_slower": f"not slower than {_percent(plan.floor)}, too"}
-    shown = words.get(result.verdict, "nothing is shown")
+    shown = words.get(result.verdict, "not decided")
     had = f" ({format_share(others)} of all)" if others is not None else ""
     return (
         f"time from exec to exit: {_change(result)}: {shown}; both commands compute and "
@@ -139,17 +139,14 @@ def late_labels(names: Sequence[str], blocks: int) -> str:
 
 def tail_not_shown(q: float, blocks: int) -> str:
     """Say that a quantile that was asked for takes more blocks."""
-    return (
-        f"p{100 * q:g}: neither slower nor not slower is shown: that takes about "
-        f"{plural(blocks, 'block')}"
-    )
+    return f"p{100 * q:g}: not decided: about {plural(blocks, 'block')} would do"
 
 
 def tail_bounded(tail: AbTail, extra: float) -> str:
     """How much more often B may exceed a quantile that was asked for."""
     return (
         f"p{100 * tail.q:g}: the share above {_ms(tail)} rose by less than {_percent(extra)} of "
-        f"all executions ({format_share(tail.above_a)} of A's, {format_share(tail.above_b)} of B's)"
+        f"all runs ({format_share(tail.above_a)} of A's, {format_share(tail.above_b)} of B's)"
     )
 
 
@@ -173,9 +170,9 @@ def carried_over(share: float, plan: AbPlan) -> str:
     moves = f" and moves the difference by about {_signed(-share / 4)}" if plan.slot == 1 else ""
     advice = "--prepare LINE can put it back before each slot"
     if not plan.skip_first and not plan.traced:
-        advice += "; --skip-first leaves out the executions that meet it"
+        advice += "; --skip-first leaves out the runs that meet it"
     return (
-        f"an execution right after B takes {_signed(share)} of one right after A: B leaves "
+        f"a run right after B takes {_signed(share)} of one right after A: B leaves "
         f"something behind, which blocks do not remove{moves}; {advice}"
     )
 
@@ -211,7 +208,7 @@ def with_tracing(shares: Sequence[float | None], executions: int) -> str:
         for side, share in zip(_SIDES, shares, strict=True)
         if share is not None
     )
-    of = f": {costs} of its time without (medians; {executions} executions each without)"
+    of = f": {costs} of its time without (medians; {executions} runs each without)"
     return "this is of the commands with tracing" + (of if costs else "")
 
 
@@ -237,7 +234,7 @@ def expected(seconds: float, plan: AbPlan, most: float) -> str:
         end = f"up to about {plural(blocks, 'block')}, {_span(most)}"
     # As many blocks as equal commands take.
     end += f"; often {_span(often)}" if often < min(whole, most) else ""
-    return end + f"; {plural(plan.slot, 'execution')} a slot; seed {plan.seed}"
+    return end + f"; {plural(plan.slot, 'run')} a slot; seed {plan.seed}"
 
 
 def tail_takes(q: float, blocks: int) -> str:
@@ -256,7 +253,7 @@ def progress(
     """Describe the blocks so far; a verdict takes `wanted` of evidence."""
     executions = result.executions.a + result.executions.b
     said = (
-        f"block {result.blocks}, {plural(executions, 'execution')}, {_span(seconds)}: B takes "
+        f"block {result.blocks}, {plural(executions, 'run')}, {_span(seconds)}: B takes "
         f"{_change(result)}; slower than {_percent(plan.floor / 2)}: E {_e(result.e.alarm)}; under "
         f"{_percent(plan.floor)}: E {_e(result.e.not_slower)} of {wanted:.0f}"
     )
@@ -294,7 +291,7 @@ def bisect_skipped(title: str, why: str) -> str:
 
 def nothing_to_bisect(good: str, bad: str) -> str:
     """Say that the later revision is not shown to be slower."""
-    return f"that {bad} is slower than {good} is not shown: there is nothing to bisect"
+    return f"{bad} is not measurably slower than {good}: there is nothing to bisect"
 
 
 def slower_since(title: str, document: AbDocument, steps: int, alpha: float) -> str:
@@ -339,7 +336,7 @@ def _change(result: AbResult, what: str = "") -> str:
         most = _MOST_TIMES
         some = [f"at least {low:.2g}"] * (low > 1 / most) + [f"at most {high:.2g}"] * (high < most)
         both = f"{low:.2g} to {high:.2g}"
-        ends = f"{both if len(some) > 1 else some[0]} times" if some else "no limit is shown"
+        ends = f"{both if len(some) > 1 else some[0]} times" if some else "no limit"
     else:
         ends = " to ".join(_signed(end - 1).removesuffix(" %") for end in (low, high)) + " %"
     return f"{ratio} ({ends})"

@@ -587,7 +587,7 @@ def _faster_by_machine(document: ComparisonDocument) -> float:
 
 
 def _slight(document: ComparisonDocument) -> float | None:
-    """Return a slow-down that is certain and below the limit (ns), None for none."""
+    """Return a slowdown that is certain and below the limit (ns), None for none."""
     total = _total(document)
     if total is None or not total.effect or total.effect <= 0 or total.level != "error":
         return None
@@ -607,7 +607,7 @@ def _limit(document: ComparisonDocument, floor: float) -> str:
 
 
 def _describe_shown(document: ComparisonDocument) -> str:
-    """Say which slow-down would have been detected; "" where that is not known."""
+    """Say which slowdown would have been detected; "" where that is not known."""
     detection, total = document.detection, _total(document)
     mean = total.normal_mean if total else None
     if detection.detectable is None:
@@ -669,7 +669,7 @@ def _seen(document: ComparisonDocument) -> str:
 
 
 def _least(document: ComparisonDocument) -> float:
-    """Return the share of the mean of which a slow-down has to show before the answer is OK."""
+    """Return the share of the mean of which a slowdown has to show before the answer is OK."""
     setting = document.settings.get("least")
     return float(setting) if isinstance(setting, float) else DEFAULTS.least
 
@@ -765,7 +765,7 @@ def _stranger_came(document: ComparisonDocument) -> tuple[str, str] | None:
 
 
 def _too_noisy(document: ComparisonDocument) -> tuple[str, str] | None:
-    """Tell that a slow-down of the least share would not have shown, and how many would do."""
+    """Tell that a slowdown of the least share would not have shown, and how many would do."""
     detection, total = document.detection, _total(document)
     if not detection.would_do or total is None or not total.normal_mean:
         return None
@@ -792,7 +792,7 @@ def _too_noisy(document: ComparisonDocument) -> tuple[str, str] | None:
 
 
 def _machine_may(document: ComparisonDocument) -> tuple[str, str] | None:
-    """Tell that the machine alone may have made a slow-down of recordings made apart."""
+    """Tell that the machine alone may have made a slowdown of recordings made apart."""
     total = _total(document)
     if not (document.detection.apart and document.detection.flagged):
         return None

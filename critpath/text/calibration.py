@@ -29,7 +29,7 @@ def format_rate(rate: RateEntry) -> str:
 def alarm_rate(found: FalseAlarmsEntry, raised_floor: float | None, outcome: str) -> str:
     """How often equal sets alarm; ``raised_floor`` is one that the recordings ask for."""
     sentence = (
-        f"at {found.sample} executions compare alarms in {format_rate(found.alarms)} of "
+        f"at {found.sample} runs compare alarms in {format_rate(found.alarms)} of "
         f"comparisons of equal sets"
     )
     if raised_floor is not None:
@@ -43,11 +43,11 @@ def by_rule(rule: str) -> str:
 
 
 def smallest_change(shift: float | None, mean: float) -> str:
-    """End the answer with the smallest slow-down that shows (ns), None for none."""
+    """End the answer with the smallest slowdown that shows (ns), None for none."""
     if shift is None:
-        return "; no slow-down, however large, would show"
+        return "; no slowdown, however large, would show"
     return (
-        f"; the smallest slow-down it shows is {format_share(shift / mean)} "
+        f"; the smallest slowdown it shows is {format_share(shift / mean)} "
         f"({format_ns(shift, sign=True)})"
     )
 
@@ -58,7 +58,7 @@ def across_recordings(found: FalseAlarmsEntry, alpha: float) -> str:
     if found.alarms.low <= alpha < found.alarms.share:
         more = f", more than {format_share(alpha)}; more recordings tell if by chance"
     return (
-        f"a recording held against the others ({found.sample} executions of it): "
+        f"a recording held against the others ({found.sample} runs of it): "
         f"alarms in {format_rate(found.alarms)}{more}; {plural(found.units, 'recording')} "
         "are all that this is known from"
     )
@@ -68,7 +68,7 @@ def too_many_alarms(
     found: FalseAlarmsEntry, settings: CompareSettings, floor: FloorEntry, *, has_floor: bool
 ) -> str:
     """Equal sets alarm more often than the level promises, and what helps."""
-    where = "shuffled executions" if found.kind == "shuffled" else "recordings"
+    where = "shuffled runs" if found.kind == "shuffled" else "recordings"
     sentence = (
         f"equal {where} alarm in {format_rate(found.alarms)} at {found.sample}, more than "
         f"{format_share(settings.alpha)}"
@@ -108,9 +108,9 @@ def advised_floor(settings: CompareSettings, floor: FloorEntry) -> str:
 
 
 def blunt_floor() -> str:
-    """The floor is so high that it hides most slow-downs."""
+    """The floor is so high that it hides most slowdowns."""
     return (
-        "a floor this high hides most slow-downs: record both sides in alternation "
+        "a floor this high hides most slowdowns: record both sides in alternation "
         "(critpath record --interleave A B), which shares the differences between "
         "sessions, or on a quieter machine"
     )

@@ -361,7 +361,7 @@ def explained(document: ComparisonDocument, causes: Collection[CauseEntry]) -> s
     whole = float(sum(excess))
     if not excess or whole <= 0:
         return ""
-    sums = [(c.contribution or 0.0) * len(c.positions) for c in causes]
+    sums = [find_effect(c) * len(c.positions) for c in causes]
     more, less = sum(x for x in sums if x > 0), -sum(x for x in sums if x < 0)
     rest = whole - more + less
     if rest < 0:  # what no cause is about went faster
@@ -992,11 +992,18 @@ _DUE_TO: Final = {
 }
 
 
-def describe_because(because: Because | None) -> str:
+def describe_origins(cause: CauseEntry) -> str:
+    """Return what a cause is due to, in parts of what is said that it comes to."""
+    moved = cause.contribution or 0.0
+    scale = find_effect(cause) / moved if moved else 1.0
+    return describe_because(cause.facts.because if cause.facts else None, scale)
+
+
+def describe_because(because: Because | None, scale: float = 1.0) -> str:
     """Return what a difference is due to, the largest part first; "" where it is not known."""
     if because is None:
         return ""
-    parts = {said: getattr(because, name) for name, said in _DUE_TO.items()}
+    parts = {said: scale * getattr(because, name) for name, said in _DUE_TO.items()}
     whole = sum(map(abs, parts.values()))
     ranked = sorted(parts.items(), key=lambda part: -abs(part[1]))
     told = [(said, ns) for said, ns in ranked if abs(ns) >= WORDS.crumb * whole and ns]
@@ -1029,7 +1036,7 @@ def describe_facts(cause: CauseEntry) -> list[str]:
         said.append(f"{facts.counted}: {facts.count_before:.3g} → {facts.count_after:.3g}")
     said.append(facts.certainty)
     said.append(describe_probability(cause))
-    due = describe_because(facts.because)
+    due = describe_origins(cause)
     return ["; ".join(filter(None, said)), *([f"because of {due}"] if due else [])]
 
 
@@ -1045,8 +1052,10 @@ def describe_other_causes(document: ComparisonDocument, causes: Collection[Cause
     if not causes:
         return ""
     positions = {position for cause in causes for position in cause.positions}
-    whole = sum((cause.contribution or 0.0) * len(cause.positions) for cause in causes)
+    whole = sum(find_effect(cause) * len(cause.positions) for cause in causes)
     of = f"{len(positions):,} {noun_of(document, len(positions))}"
     several = "s" if len(causes) > 1 else ""
-    time = format_ns(whole, sign=True).replace("-", "\u2212")
-    return f"and {len(causes):,} more difference{several} in {of}, {time} in all"
+    return (
+        f"and {len(causes):,} more difference{several} in {of}, "
+        f"{format_ns(whole, sign=True)} in all"
+    )

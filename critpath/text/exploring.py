@@ -24,7 +24,7 @@ from critpath.model.exploration import (
 from critpath.schema.kinds import STATES, State
 from critpath.text.phrases import state_words
 from critpath.text.requests import CROSSINGS
-from critpath.units import format_ns
+from critpath.units import format_ns, in_plural
 
 # How a condition on a column is said: in a list, and after "requests" in a headline; a "^" at its
 # begin: after "In ... requests,".  {v} is the value, {s} what the column is about.
@@ -320,7 +320,7 @@ def describe_question(question: Question, table: FactTable) -> tuple[str, str, s
         "m": f"{question.selected:,}",
         "n": f"{question.executions:,}",
         "who": who,
-        "noun": f"{table.noun}s",
+        "noun": in_plural(table.noun),
         "which": WORDS["slow" if slow else "selected"],
         "fewest": FEWEST,
         "least": FEWEST_SELECTED,

@@ -28,8 +28,8 @@ _EXECUTION: Final = re.compile(r"(?<![\w/.`=-])(an )?execution(s?)(?![\w/.`=-])"
 class Words:
     """What executions are called, and those of their types that have a label."""
 
-    one: str = "execution"
-    many: str = "executions"
+    one: str = "run"
+    many: str = "runs"
     types: Mapping[int, str] = field(default_factory=dict)
 
     @property
@@ -61,6 +61,8 @@ class Words:
 
 
 AS_IT_IS: Final = Words()
+# For what is saved: whoever reads it knows what executions are, and `Words.call` calls them that.
+KEPT: Final = Words("execution", "executions")
 
 
 def word(note: n.Note | str, words: Words = AS_IT_IS) -> str:

@@ -9,10 +9,11 @@ from critpath.documents import SLOWER
 from critpath.model.paths import kind_of
 from critpath.schema.parameters.text import ANSWERS
 from critpath.text.phrases import quoted
-from critpath.units import NS_PER_S, format_ns, format_share, plural
+from critpath.units import NS_PER_S, format_ns, format_share, in_plural, plural
 
 if TYPE_CHECKING:
     from critpath.documents import ComparisonDocument, KindEntry, SetEntry
+    from critpath.model import PathSet
 
 _NOUNS: Final = {
     "process": "process",
@@ -31,10 +32,20 @@ def noun_of(document: ComparisonDocument, count: int = 2) -> str:
 
 def noun_of_set(one: SetEntry, count: int = 2) -> str:
     """Return what an execution of a set is called, in the plural unless there is one."""
-    noun = noun_of_kind(one.specification)
-    if noun == "process" and any(one.commands):
+    return _name(one.specification, count, commands=any(one.commands))
+
+
+def noun_of_paths(paths: PathSet, count: int = 2) -> str:
+    """Return what an execution of paths is called, in the plural unless there is one."""
+    recorded = any(about.recorded_command for about in paths.environment)
+    return _name(paths.specification, count, commands=recorded)
+
+
+def _name(specification: str, count: int, *, commands: bool) -> str:
+    noun = noun_of_kind(specification)
+    if noun == "process" and commands:
         noun = "run"
-    return noun if count == 1 else f"{noun}es" if noun.endswith("s") else f"{noun}s"
+    return noun if count == 1 else in_plural(noun)
 
 
 def noun_of_kind(specification: str) -> str:

@@ -131,6 +131,12 @@ def word_state(name: str) -> str:
     return PHRASES[State[name]].legend if name in State.__members__ else name
 
 
+def word_symbol(name: str) -> str:
+    """Return the name of a symbol, a state and of which thread, in words."""
+    state, _, role = name.partition("@")
+    return f"{word_state(state)} ({show_family(role)})" if role else word_state(state)
+
+
 # What is waited for that is no network, or perhaps none, by `Detail.local`.
 PACKETS: Final[dict[bool | None, str]] = {
     True: f"a {LOCAL_PACKET}, whose sender was not recorded",

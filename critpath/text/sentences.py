@@ -35,7 +35,7 @@ def level_of(state: StateEntry) -> str:
     return state.level
 
 
-DURATIONS: Final = ("of", "executions", "p50", "p95", "p99")
+DURATIONS: Final = ("of", "count", "p50", "p95", "p99")
 
 
 def durations_by_label(document: ComparisonDocument) -> list[tuple[str, ...]]:
@@ -44,7 +44,7 @@ def durations_by_label(document: ComparisonDocument) -> list[tuple[str, ...]]:
     for one in document.detection.percentiles:
         before, after = one.executions
         row = rows.setdefault(one.label, {"of": one.label or "all"})
-        row["executions"] = f"{before:,} → {after:,}"
+        row["count"] = f"{before:,} → {after:,}"
         row[one.name] = f"{verdict.duration(one.normal)} → {verdict.duration(one.sample)}"
     return [tuple(row.get(name, "-") for name in DURATIONS) for row in rows.values()]
 

@@ -15,7 +15,7 @@ def documents_counted(counts: Counts, signed: Signatures, terms: int) -> str:
     middle = sorted(counts.hits.tolist())[len(counts) // 2] if len(counts) else 0
     lossy, quiet = int(counts.lossy.sum()), int(signed.quiet.sum())
     return (
-        plural(len(counts), "execution" if counts.executions else "interval")
+        plural(len(counts), "run" if counts.executions else "interval")
         + (f" of {format_ns(counts.interval)}" if counts.interval else "")
         + f" in {safe_text(counts.scopes[0])}, {plural(terms, 'term')} of "
         f"{len(counts.vocabulary):,}, {middle:,} hits each"

@@ -16,7 +16,7 @@ from critpath.schema.parameters import (
     read_sensitivities,
 )
 from critpath.schema.parameters.localize import CAUSES
-from critpath.text.explanation import describe_because
+from critpath.text.explanation import describe_because, describe_origins
 from critpath.text.page import noun_of
 from critpath.units import format_ns, format_share, plural, safe_text
 
@@ -184,7 +184,7 @@ def _order(document: ComparisonDocument, weights: Sequence[Weight | None]) -> It
         if weight is None or number > _CAUSES:
             continue
         yield f"  {number}. {cause.sentence}"
-        due = describe_because(cause.facts.because if cause.facts else None)
+        due = describe_origins(cause)
         if due:
             yield f"     because of {due}"
         yield f"     weighs {format_ns(weight.value)}: {', '.join(_factors(weight, document))}"

@@ -1,6 +1,6 @@
-"""What a recording under a budget shares with the programs that mark executions.
+"""What a recording under a budget shares with the programs that mark runs.
 
-Programs read chances and whether the gate is open; they write what they claim: how many executions
+Programs read chances and whether the gate is open; they write what they claim: how many runs
 are open that were admitted, how many began, how long the last one took, when they opened the gate
 (`critpath_marks.gate` has the layout).  The size of either file is sealed, so that nobody can take
 it away under the recorder; claims are clamped, and the marks are what is believed in the end.
@@ -124,7 +124,7 @@ class Admission:
         self._chances[layout.OPEN] = 0
 
     def ask(self, tell: bool) -> None:
-        """Say whether the last execution to end is to be told of."""
+        """Say whether the last run to end is to be told of."""
         self._chances[layout.TELL] = int(tell)
 
     def publish(self, chances: Mapping[str, float], others: float) -> None:
@@ -163,7 +163,7 @@ class Admission:
         return Look(busy, tuple(openings))
 
     def _is_inside(self, process: int) -> bool:
-        """Return whether a process has executions that were admitted, and lives."""
+        """Return whether a process has runs that were admitted, and lives."""
         inside = self._counts[process]
         stuck = self._stuck.get(process, 0)
         if inside < stuck:
@@ -183,7 +183,7 @@ class Admission:
             self._stuck[process] = max(self._counts[process], self._stuck.get(process, 0))
 
     def learn(self) -> Learned:
-        """Read what programs claim of their executions."""
+        """Read what programs claim of their runs."""
         seen: dict[str, int] = {}
         admitted: dict[str, int] = {}
         took: list[tuple[str, float]] = []

@@ -1,8 +1,8 @@
-"""The policy of executions that programs choose, by a coin.
+"""The policy of runs that programs choose, by a coin.
 
-As long as programs mark executions and may open the gates, no windows in time are opened: chances
+As long as programs mark runs and may open the gates, no windows in time are opened: chances
 by kind are what holds the budget, and the gates close when nobody is inside.  They stay open a
-little longer where the next execution will come sooner than opening costs.
+little longer where the next run will come sooner than opening costs.
 """
 
 from __future__ import annotations
@@ -147,9 +147,9 @@ class SharedGates(Gates):
 
 
 class Programs(Windows):
-    """Chooses executions where programs mark any; else opens and closes as the law says.
+    """Chooses runs where programs mark any; else opens and closes as the law says.
 
-    `longest`: s after which an execution is given up; 0 for 20 times the median of its kind.
+    `longest`: s after which a run is given up; 0 for 20 times the median of its kind.
     """
 
     def __init__(

@@ -433,7 +433,7 @@ class BudgetRecording:
         chosen = cut + len(self._selected)
         if cut > _MOST_CUT * chosen:
             self.warnings.append(
-                f"{cut} of {chosen} chosen executions lasted more than 20 times the median of "
+                f"{cut} of {chosen} chosen runs lasted more than 20 times the median of "
                 "their kind and were given up: what is left is shorter than all were (--timeout)"
             )
 

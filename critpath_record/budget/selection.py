@@ -1,4 +1,4 @@
-"""Which executions are recorded: each by chance when it begins, whatever it will be like.
+"""Which runs are recorded: each by chance when it begins, whatever it will be like.
 
 Kinds share what recording may cost fairly, so that a rare kind is not crowded out by a frequent
 one.  Pure but for the seeded coin: no clock, no file.
@@ -51,7 +51,7 @@ def check_span(share: float, seconds: float) -> None:
 
 
 class Kinds:
-    """What executions of each kind cost, and the chance that the next has.
+    """What runs of each kind cost, and the chance that the next has.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class Kinds:
     seed : int
     alike : bool
         All kinds have one chance, as runs of commands that are compared with each other; else
-        fair shares, as executions of a running program.
+        fair shares, as runs of a running program.
     """
 
     def __init__(self, share: float, seed: int, *, alike: bool = False) -> None:
@@ -81,7 +81,7 @@ class Kinds:
         """Return the chance of each kind that was seen.
 
         `balance` is what may still be spent (s of cpu time), below 0 what was overspent: at a debt
-        of `scale`, or of what one execution costs if that is more, all chances are 0.
+        of `scale`, or of what one run costs if that is more, all chances are 0.
         """
         known = [self._cost_of(kind) for kind in self._count]
         total = self._share * self._factor(balance, scale)
@@ -98,7 +98,7 @@ class Kinds:
         }
 
     def toss(self, kind: str, balance: float) -> tuple[bool, float]:
-        """Return whether the next execution of a kind is recorded, and the chance that it had.
+        """Return whether the next run of a kind is recorded, and the chance that it had.
 
         Of runs none is begun that is not paid for when it ends.
         """
@@ -138,7 +138,7 @@ class Kinds:
         self._expected[kind] = before + PROGRAMS.weight * (cost - before)
 
     def note(self, seen: Mapping[str, int], busy: float) -> None:
-        """Learn from executions, recorded or not, in so much busy time (s)."""
+        """Learn from runs, recorded or not, in so much busy time (s)."""
         kept = PROGRAMS.kept ** sum(seen.values())
         self._count = {kind: kept * count for kind, count in self._count.items()}
         self._busy = kept * self._busy + max(0.0, busy)

@@ -1,4 +1,4 @@
-"""Executions and requests as they end: for slow ones, and for ``critpath top``."""
+"""Runs and requests as they end: for slow ones, and for ``critpath top``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MARK: Final = re.compile(rb"critpath:(begin|end) ([!-~]{1,800})(?: ([!-~]{1,800
 
 
 class Execution(NamedTuple):
-    """An execution that ended: a tuple, as there are thousands a second.
+    """A run that ended: a tuple, as there are thousands a second.
 
     Attributes
     ----------
@@ -168,7 +168,7 @@ class LiveExecutions:
     def add(
         self, pages: list[bytes], until: int = 0, opened: Sequence[int] = (), *, looks: bool = True
     ) -> list[Execution]:
-        """Return the executions that ended in these pages, if somebody looks at them.
+        """Return the runs that ended in these pages, if somebody looks at them.
 
         With the pages all that happened until a time (ns) is known: so far requests are followed.
         Before each of `opened` nothing was recorded for a while.
@@ -210,7 +210,7 @@ class LiveExecutions:
         ]
 
     def forget(self) -> None:
-        """Forget which executions began: pages are left out from here on."""
+        """Forget which runs began: pages are left out from here on."""
         self._open.clear()
 
     def tell(self, number: int, room: int) -> dict[str, object]:

@@ -945,7 +945,7 @@ def measure_slept() -> int:
 def _tell_suspension(after: int, lasted: int) -> str:
     return (
         f"the machine was suspended for {format_span(lasted / NS_PER_S)}, "
-        f"{format_span(max(after, 0) / NS_PER_S)} after the begin: that is part of no execution, "
+        f"{format_span(max(after, 0) / NS_PER_S)} after the begin: that is part of no run, "
         "and times of day before it are too late by as much"
     )
 

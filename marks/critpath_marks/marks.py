@@ -85,7 +85,7 @@ def mark(what: Literal["begin", "end"], name: str, key: object = None) -> bool:
     if what not in {"begin", "end"}:
         raise ValueError(f"a mark is begin or end, not {what!r}")
     if not name:
-        raise ValueError("an execution needs a name")
+        raise ValueError("a run needs a name")
     to = find_channel()
     if to is None:
         return False
@@ -185,7 +185,7 @@ class execution:  # noqa: N801 - used like a function, as contextlib.suppress is
 
     def __init__(self, name: str, key: object = None, *, alone: bool = True) -> None:
         if not name:
-            raise ValueError("an execution needs a name")
+            raise ValueError("a run needs a name")
         self._name = name
         self._key = key
         self._alone = alone
@@ -298,7 +298,7 @@ def _decorate(function: Any, name: str, key: object) -> Any:
     if isinstance(function, (staticmethod, classmethod)):
         return type(function)(_decorate(function.__func__, name, key))
     if isinstance(function, type) or not callable(function):
-        raise TypeError(f"an execution is a call of a function, not {function!r}")
+        raise TypeError(f"a run is a call of a function, not {function!r}")
     # A new object per call: steps of several generators may alternate in one thread.
     if inspect.iscoroutinefunction(function):
         wrapper = _coroutine(function, name, key)

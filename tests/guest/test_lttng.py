@@ -161,7 +161,7 @@ def test_loss_is_what_lttng_counted_and_no_verdict_rests_on_it(
     if place.exists():
         assert json.loads(place.read_text())["verdict"] == "inconclusive"
     else:
-        assert "no complete execution" in done.stderr
+        assert "no complete run" in done.stderr
 
 
 def test_a_session_of_somebody_else_is_left_alone(said, recorded):

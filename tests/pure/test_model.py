@@ -125,7 +125,7 @@ def test_a_vector_table_is_executions_by_symbols():
     table = VectorTable(symbols, counts, np.array([[10, 20]]))
     assert table.total.tolist() == [30]
     assert table.structure.tolist() == counts.tolist()
-    with pytest.raises(ValueError, match="executions x symbols"):
+    with pytest.raises(ValueError, match="runs x symbols"):
         VectorTable(symbols, counts, np.array([[10]]))
     assert [s.name for s in symbols] == ["RUN", "RUN@helper"]
 

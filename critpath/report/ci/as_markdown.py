@@ -155,7 +155,8 @@ def _causes(document: ComparisonDocument, size: _Size) -> Iterator[str]:
     lines = [f"{i}. {inert(_ended(cause_line(document, cause)))}" for i, cause in listed]
     shown = [cause for _, cause in listed]
     rest = [cause for cause in document.causes if cause not in shown]
-    said = [describe_other_causes(document, rest)]
+    other = describe_other_causes(document, rest)
+    said = [_ended(f"{other[0].upper()}{other[1:]}")] if other else []
     said += [explained(document, document.causes)] if is_decided(document) else []
     yield from ["\n".join(lines)] if lines else []
     yield from [" ".join(inert(one) for one in said if one)] if any(said) else []

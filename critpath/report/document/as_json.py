@@ -285,17 +285,17 @@ def _check_blocks(document: AbDocument) -> None:
     shares = [document.alpha, document.floor, *(1 - q for q in document.tails)]
     _expect(all(share > 0 for share in shares), "document", "shares above 0")
     _expect(all(q > 0 for q in document.tails), "document.tails", "quantiles")
-    _expect(0 <= document.slot <= 10_000, "document.slot", "a number of executions")
+    _expect(0 <= document.slot <= 10_000, "document.slot", "a number of runs")
     for i, block in enumerate(document.block_log):
         place = f"block_log[{i}]"
         sizes = [len(slot) for slot in block.times]
         _expect(len(sizes) == 4, f"{place}.times", "four slots")
         _expect([len(s) for s in block.run] == sizes, f"{place}.run", "as many times")
         whole = any(block.failed) or all(sizes)
-        _expect(whole, f"{place}.times", "an execution in every slot")
+        _expect(whole, f"{place}.times", "a run in every slot")
         _expect(len(block.failed) in {0, 4}, f"{place}.failed", "four numbers")
         labelled = not block.labels or [len(s) for s in block.labels] == sizes
-        _expect(labelled, f"{place}.labels", "a label per execution")
+        _expect(labelled, f"{place}.labels", "a label per run")
         positive = all(t >= 0 for slots in (block.times, block.run) for slot in slots for t in slot)
         _expect(positive, f"{place}.times", "times from 0")
         probed = all(len(times) == 4 and min(times) > 0 for times in block.probes.values())

@@ -72,7 +72,7 @@ from critpath.schema.environment import RequestCounts, list_values
 from critpath.schema.parameters.cluster import TYPES
 from critpath.text.explanation import describe_cause, find_examined
 from critpath.text.notes import Words, word, word_all
-from critpath.text.page import noun_of_set
+from critpath.text.page import noun_of_paths, noun_of_set
 from critpath.text.recognized import identify_all
 
 # Losses are listed one by one up to here; their sums are always complete.
@@ -155,18 +155,10 @@ def comparison_document(comparison: Analysis, *, entries: bool = True) -> Compar
     document.waits = [*comparison.waits]
     document.because = comparison.because
     document.pictures = draw_pictures(comparison, document)
-    _word(document, words)
-    return document
-
-
-def _word(document: ComparisonDocument, words: Words) -> None:
-    """Say causes as every output does, and call executions what these are."""
     examined = find_examined(document)
     for cause in document.causes:
         cause.sentence = describe_cause(document, cause, examined=examined)
-    for one in (document.sets.normal, document.sets.sample):
-        for texts in (one.notes, one.warnings):
-            texts[:] = word_all(texts, words)
+    return document
 
 
 def _count_affected(comparison: Analysis) -> dict[str, int]:
@@ -183,6 +175,7 @@ def _count_affected(comparison: Analysis) -> dict[str, int]:
 def describe_set(paths: PathSet) -> SetEntry:
     """Return what a document says of one set; losses are listed up to 200."""
     executions = paths.executions
+    words = Words(noun_of_paths(paths, 1), noun_of_paths(paths))
     places = [fill(LossPlace, loss) for loss in paths.losses[:_MOST_LOSSES]]
     return SetEntry(
         sources=list(paths.sources),
@@ -203,9 +196,9 @@ def describe_set(paths: PathSet) -> SetEntry:
         ),
         lossy=int(paths.lossy.sum()),
         incomplete=int(executions.incomplete),
-        notes=word_all(executions.notes),
+        notes=word_all(executions.notes, words),
         note_ids=identify_all(executions.notes),
-        warnings=word_all(paths.warnings),
+        warnings=word_all(paths.warnings, words),
         warning_ids=identify_all(paths.warnings),
         machines=list_values(paths.environment, lambda e: e.recorded_on),
         processors=list_values(paths.environment, lambda e: e.recorded_cpu),
@@ -291,6 +284,10 @@ def _detection(comparison: Analysis, words: Words) -> DetectionEntry:
         detection,
         notes=word_all(detection.remarks, words),
         note_ids=identify_all(detection.remarks),
+        signs=[
+            msgspec.structs.replace(one, sentence=words.call(one.sentence))
+            for one in detection.signs
+        ],
         minimum=settings.get("minimum_executions", 0),
         levels=[LevelEntry(*pair) for pair in settings.get("level", ())],
         apart=comparison.apart,

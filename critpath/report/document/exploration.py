@@ -36,7 +36,15 @@ def exploration_document(exploration: Exploration, specification: str) -> Explor
         version=__version__,
         sources=list(table.sources),
         specification=specification,
-        noun=cast("Literal['execution', 'request', 'slice']", table.noun),
+        noun=cast(
+            "Literal['execution', 'request', 'slice']",
+            # What documents have called it since their first version.
+            "request"
+            if "service" in table.facts
+            else "slice"
+            if table.noun == "slice"
+            else "execution",
+        ),
         executions=len(table),
         labels=dict(labels),
         fields=list(table.facts),

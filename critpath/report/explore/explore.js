@@ -906,7 +906,7 @@ const answer = () => {
   const slow = !Number.isNaN(found.bound);
   const gaps = {
     m: thousands(found.count), n: thousands(found.total), who: single ? `\`${single}\` ` : "",
-    noun: `${data.noun}s`, which: say(slow ? "slow" : "selected"), fewest: FEWEST, least: LEAST,
+    noun: data.nouns, which: say(slow ? "slow" : "selected"), fewest: FEWEST, least: LEAST,
     what: whatWords(),
   };
   if (!found.enough) return ["few", say("few", gaps), say("why.few", gaps), "", "inconclusive"];
@@ -1087,7 +1087,7 @@ const whatWords = () => {
   return phrase(fact, boundOf(state.what, fact, found.within));
 };
 const drawTrail = () => {
-  const names = [say("all", {noun: `${data.noun}s`}), ...state.given.map(wordsOf)];
+  const names = [say("all", {noun: data.nouns}), ...state.given.map(wordsOf)];
   const items = names.map((name, k) => make("li", {}, make("button", {class: "tr", type: "button", "data-k": k},
     ...rich(name), " ", make("b", {}, thousands(found.steps[k])))));
   items.push(make("li", {}, make("span", {class: "tr sel"}, ...rich(whatWords()), " ", make("b", {}, thousands(found.count)))));
@@ -1134,7 +1134,7 @@ const drawAll = () => {
   one("#cmd").textContent = command();
   one("#y").value = state.y;
   one("#back").disabled = !history_.length;
-  one("#live").textContent = say("announce", {m: found.count, n: found.total, noun: `${data.noun}s`});
+  one("#live").textContent = say("announce", {m: found.count, n: found.total, noun: data.nouns});
   drawList();
   drawAnswer();
   startJudging();

@@ -53,7 +53,7 @@ from critpath.text.exploring import (
     say,
     small_print,
 )
-from critpath.units import shorten_names
+from critpath.units import in_plural, plural, shorten_names
 
 MOST: Final = 20_000  # executions in a page
 _ALIKE: Final = frozenset({"execution", "tid"})  # each is of one execution, or said by another
@@ -147,10 +147,10 @@ def _say_left_out(exploration: Exploration, rows: I64) -> str:
     table = exploration.facts
     labels = len(table.labels)
     kinds = (
-        "" if labels < 2 else f" of {labels} {'services' if table.noun == 'request' else 'labels'}"
+        "" if labels < 2 else f" of {labels} {'services' if 'service' in table.facts else 'labels'}"
     )
     some = "" if len(rows) == len(table) else f", {len(rows):,} of them here"
-    return f"{len(table):,} {table.noun}s{kinds}{some}"
+    return f"{plural(len(table), table.noun)}{kinds}{some}"
 
 
 def _name(command: Sequence[str]) -> str:
@@ -167,7 +167,7 @@ def _top(command: Sequence[str], said: str) -> str:
 
 
 def _trail(table: FactTable, question: Question) -> str:
-    steps = [(say("all", noun=f"{table.noun}s"), len(table))]
+    steps = [(say("all", noun=in_plural(table.noun)), len(table))]
     steps += [
         (describe_condition(condition, step.condition, table.facts), step.executions)
         for condition, step in zip(question.steps, question.given, strict=True)
@@ -378,7 +378,7 @@ def _clusters(table: FactTable) -> str:
     return (
         f'<section class="panel drawn" id="view-3" tabindex="-1">'
         f"{_head('Clusters', 'by what happened on the way')}"
-        '<svg class="plot reach" id="v3" role="img" aria-label="Reachability: executions in the '
+        '<svg class="plot reach" id="v3" role="img" aria-label="Reachability: each in the '
         'order in which OPTICS visits them; a valley is a cluster"></svg>'
         f'<table class="t3"><thead><tr>{heads}<th scope=col class=n colspan=2>'
         '<button class="so" type="button" data-o="sh">selected</button></th></tr></thead>'
@@ -445,6 +445,7 @@ def page_data(
     wanted = {*AXES, *_ALWAYS}.union(*map(_fields, (*question.steps, question.asked)))
     return {
         "noun": table.noun,
+        "nouns": in_plural(table.noun),
         "n": len(rows),
         "of": len(table),
         "label": numbers(table.label[rows]),

@@ -63,7 +63,7 @@ def write_alignments(
     for one in aligned:
         if not one.columns:
             raise UsageError(
-                f"the alignment of execution {one.execution} has no columns: nothing was done",
+                f"the alignment of run {one.execution} has no columns: nothing was done",
                 "choose another with --execution",
             )
         align.write([to_biopython_alignment(document, one)], result, as_)
@@ -96,7 +96,7 @@ def write_trees(aligned: Sequence[AlignedEntry]) -> str:
             phylo.write(tree, result, "newick", format_branch_length="%.6g")
         except (ValueError, KeyError, RecursionError, phylo.NewickIO.NewickError) as error:
             raise UnreadableError(
-                f"the tree of execution {one.execution} is damaged: {error}",
+                f"the tree of run {one.execution} is damaged: {error}",
                 "give a file that `critpath compare --json FILE` wrote",
             ) from error
     return result.getvalue()
@@ -119,7 +119,7 @@ def to_biopython_alignment(document: ComparisonDocument, aligned: AlignedEntry) 
         record.description = _described(row, execution)
     result.annotations = {
         "identifier": names[-1],
-        "definition": _text(f"execution {aligned.execution} (the last row) and its normal group"),
+        "definition": _text(f"run {aligned.execution} (the last row) and its normal group"),
         "comment": f"Letters: {_legend(document)}. {_TRACKS}"
         + _VERDICT
         + (_ITERATION if aligned.loops else ""),
@@ -194,7 +194,7 @@ def _about(row: AlignedRow, execution: ExecutionEntry | None) -> dict[str, str]:
 
 
 def _described(row: AlignedRow, execution: ExecutionEntry | None) -> str:
-    parts = [f"{row.set} execution {row.id}"]
+    parts = [f"{row.set} run {row.id}"]
     if execution is not None:
         tid = execution.tid
         parts.append(execution.comm + (f" [{tid}]" if tid >= 0 else ""))

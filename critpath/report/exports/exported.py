@@ -98,7 +98,7 @@ def read_aligned_executions(
         return _executions_aligned(document, name, chosen)
     except (OverflowError, ValueError, KeyError, IndexError) as error:
         raise UnreadableError(
-            f"{safe_text(name)}: the segments of its executions are damaged: {error}",
+            f"{safe_text(name)}: the segments of its runs are damaged: {error}",
             "give a file that `critpath compare --json FILE` wrote",
         ) from error
 
@@ -136,7 +136,7 @@ def read_all_executions(
         clusters = [_common_cluster(e, more) for e in rows]
     except (OverflowError, ValueError, KeyError, IndexError) as error:
         raise UnreadableError(
-            f"{safe_text(name)}: its executions are damaged: {error}",
+            f"{safe_text(name)}: its runs are damaged: {error}",
             "give a file that `critpath compare --json FILE` wrote",
         ) from error
     return paths, len(sets.normal.sources), clusters
@@ -181,9 +181,9 @@ def _path_set(
     first = {"sample": len(sets[0].sources) if len(sets) > 1 else 0, "normal": 0}
     size = {"sample": len(sets[-1].sources), "normal": len(sets[0].sources)}
     if not all(0 <= row.source < size[row.set] for row in rows):
-        raise ValueError("an execution is of a recording that the set has not")
+        raise ValueError("a run is of a recording that the set has not")
     if not all(row.begin <= row.end for row in rows):
-        raise ValueError("an execution ends before it begins")
+        raise ValueError("a run ends before it begins")
     sources = tuple(source for one in sets for source in one.sources)
     epochs = [pair for one in sets for pair in zip(one.sources, one.epochs, strict=False)]
 

@@ -39,7 +39,7 @@ from critpath.text.answer import (
     left_out,
     unusual_warnings,
 )
-from critpath.text.page import small_print
+from critpath.text.page import noun_of, small_print
 
 STYLES: Final = ("page.css", "cards.css")
 SCRIPTS: Final = ("base.js", "page.js", "flame.js")
@@ -105,7 +105,7 @@ def render_html(
         f'<div class="folds">{"" if opened else flame}{slowest if folded else ""}'
         f"{render_recordings(document)}"
         f"{render_clocks(document)}"
-        f"{render_statistics(document)}{_frame(framed)}</div>"
+        f"{render_statistics(document)}{_frame(framed, noun_of(document))}</div>"
         f"</main>{_foot(document, causes=bool(causes))}"
     )
     style = "".join(map(_asset, STYLES)) + rules
@@ -140,14 +140,15 @@ def place_by_rules(body: str) -> tuple[str, str]:
     return placed, "".join(f".{name}{{{where}}}\n" for where, name in known.items())
 
 
-def _frame(page: str) -> str:
+def _frame(page: str, noun: str) -> str:
     """Return the fold that has the page to explore on."""
     if not page:
         return ""
     inner = html.escape(page, quote=True)
     return (
-        '<details class="fold" id="explore"><summary>Explore these executions</summary>'
-        f'<iframe class="explore" title="explore these executions" srcdoc="{inner}"></iframe>'
+        '<details class="fold" id="explore"><summary>'
+        f"Explore these {noun}</summary>"
+        f'<iframe class="explore" title="explore these {noun}" srcdoc="{inner}"></iframe>'
         "</details>"
     )
 
@@ -157,7 +158,7 @@ def _top(document: ComparisonDocument, explore: str, *, framed: bool) -> str:
     date = _date(document)
     shown = f'<span class="date">{text(date)}</span>' if date else ""
     where = "#explore" if framed else html.escape(explore, quote=True)
-    link = f'<a class="btn" href="{where}">Explore these executions</a>' if where else ""
+    link = f'<a class="btn" href="{where}">Explore these {noun_of(document)}</a>' if where else ""
     return (
         f'<header class="top"><b>critpath</b><span class="sets"><code>{text(names[0])}</code> → '
         f'<code>{text(names[1])}</code></span>{shown}<span class="room"></span>{link}'

@@ -52,9 +52,9 @@ from critpath.report.html.steps import render_steps
 from critpath.text import verdict
 from critpath.text.answer import is_decided
 from critpath.text.explanation import (
-    describe_because,
     describe_cause,
     describe_effect,
+    describe_origins,
     describe_other_causes,
     describe_probability,
     explained,
@@ -476,7 +476,7 @@ def _values(page: _Page, cause: CauseEntry, facts: CauseFacts) -> list[tuple[str
         ("device", code(facts.device)),
         ("limited", f"{code(facts.control_group)} {text(facts.limit)}".strip()),
         ("in system call", code(facts.call)),
-        ("because of", text(describe_because(facts.because))),
+        ("because of", text(describe_origins(cause))),
         ("through", ", ".join(code(name) for name in facts.through)),
         ("who had the CPU more", ", ".join(map(_rival, facts.rivals))),
         ("how sure", text("; ".join(filter(None, sure)))),

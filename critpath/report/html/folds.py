@@ -610,7 +610,7 @@ def _types(document: ComparisonDocument) -> str:
 
 
 _TERMS: Final = (
-    ("type", "executions that enter each state about equally often; the largest is 0."),
+    ("type", "runs that enter each state about equally often; the largest is 0."),
     ("score", "silhouette of the pair, -1 to 1: how much nearer it is than the next one."),
 )
 

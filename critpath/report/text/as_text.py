@@ -17,6 +17,7 @@ from critpath.text.explanation import (
     describe_other_causes,
     explained,
 )
+from critpath.text.notes import side
 from critpath.text.page import noun_of
 from critpath.units import plural
 
@@ -80,22 +81,22 @@ def render_comparison(
 def _print_warnings(document: ComparisonDocument, console: Console) -> None:
     for warning in document.warnings:
         print_line(console, f"warning: {warning}", style="yellow")
+    noun = noun_of(document, 1)
     for which in ("normal", "sample"):
         one = document.sets[which]
-        loss = one.loss
+        where, loss = side(which), one.loss
         if loss.events or loss.packets or one.lossy:
             print_line(
                 console,
-                f"warning: {which} set: {plural(loss.events, 'event')} and "
+                f"warning: {where}: {plural(loss.events, 'event')} and "
                 f"{plural(loss.packets, 'packet')} lost; "
-                f"{plural(one.lossy, 'execution')} of {one.executions:,} touched",
+                f"{one.lossy:,} of {plural(one.executions, noun)} touched",
                 style="yellow",
             )
         if one.incomplete:
             print_line(
                 console,
-                f"note: {which} set: {plural(one.incomplete, 'execution')} "
-                "without begin or end, not counted",
+                f"note: {where}: {plural(one.incomplete, noun)} without begin or end, not counted",
             )
 
 
@@ -134,7 +135,7 @@ def _print_waits(document: ComparisonDocument, console: Console) -> None:
 
 
 def _print_states(document: ComparisonDocument, console: Console) -> None:
-    _heading(console, "States, mean per execution")
+    _heading(console, f"States, mean per {noun_of(document, 1)}")
     total = [s for s in document.states if s.state == "total"]
     states = verdict.states_by_weight(document)
     rows = [
@@ -177,7 +178,7 @@ def _print_durations(document: ComparisonDocument, console: Console) -> None:
     first, *others = sentences.DURATIONS
     headers = (first, *(f">{name}" for name in others))
     shown = [Row(row) for row in rows[: _MOST_LABELS + 1]]
-    print_table(console, headers, shown, folding=(first,), spare=("p95", "executions"))
+    print_table(console, headers, shown, folding=(first,), spare=("p95", "count"))
     _left_out(console, len(rows) - len(shown), "kind")
 
 

@@ -10,6 +10,7 @@ from rich.text import Text
 from critpath.documents import CalibrationDocument, DetectableEntry, LackEntry, RateEntry
 from critpath.report.text.table import new_table, print_line, shown
 from critpath.text import verdict
+from critpath.text.phrases import word_symbol
 from critpath.units import format_ns, format_share, plural, round_up
 
 _COLOURS: Final = {"calibrated": "bold green", "alarming": "bold red"}
@@ -47,7 +48,7 @@ def _print_alarms(document: CalibrationDocument, console: Console) -> None:
     many = f"{splits[0]}" if len(splits) == 1 else f"{splits[0]} to {splits[-1]}"
     _heading(
         console,
-        f"False alarms: {many} comparisons of healthy executions with healthy ones, of each kind",
+        f"False alarms: {many} comparisons of healthy runs with healthy ones, of each kind",
     )
     recommended = document.floor.recommended
     headers = ["split", ">sets", ">alarms (95 %)", ">no floor"]
@@ -69,8 +70,8 @@ def _print_alarms(document: CalibrationDocument, console: Console) -> None:
     notes = []
     if "shuffled" in kinds:
         notes.append(
-            "shuffled: executions of all recordings mixed, which is what the test's level is "
-            "about; the interval is of the rate among all splits of these executions"
+            "shuffled: runs of all recordings mixed, which is what the test's level is "
+            "about; the interval is of the rate among all splits of these runs"
         )
     if "sessions" in kinds:
         notes.append(
@@ -80,8 +81,8 @@ def _print_alarms(document: CalibrationDocument, console: Console) -> None:
     floor = format_share(document.floor.in_force)
     notes.append(
         "no floor: a p-value reaches the level; alarms: and the floor is reached (with all "
-        f"recordings as NORMAL {floor}); marked: an execution is called an outlier; sets: "
-        "executions of the sample and of the normal set"
+        f"recordings as NORMAL {floor}); marked: a run is called an outlier; sets: "
+        "runs after and before"
     )
     for note in notes:
         print_line(console, note, style="dim")
@@ -96,7 +97,7 @@ def _needs(lack: LackEntry) -> str:
     parts = [plural(lack.recordings, "recording")] if lack.recordings else []
     if lack.executions:
         where = " in one recording" if lack.kind == "sessions" and not parts else ""
-        parts.append(f"{plural(lack.executions, 'execution')} more{where}")
+        parts.append(f"{plural(lack.executions, 'run')} more{where}")
     elif parts:
         parts[0] += " more"
     return f"needs {' and '.join(parts)}"
@@ -106,9 +107,7 @@ def _print_floor(document: CalibrationDocument, console: Console) -> None:
     floor = document.floor
     recordings = floor.recordings
     _heading(console, "What recordings differ by")
-    table = new_table(
-        console, "recording", ">executions", ">mean", ">difference", folding="recording"
-    )
+    table = new_table(console, "recording", ">runs", ">mean", ">difference", folding="recording")
     mean = document.mean
     for row in recordings[:_MOST_RECORDINGS]:
         difference = (row.mean - mean) / mean if mean else 0.0
@@ -128,7 +127,7 @@ def _print_floor(document: CalibrationDocument, console: Console) -> None:
             console,
             f"standard deviation {format_share(floor.spread)}, with 95 % confidence below "
             f"{verdict.share(floor.spread_high)}; {verdict.share(floor.expected)} would come "
-            "from the executions' own spread",
+            "from the runs' own spread",
         )
     if floor.recommended is not None:
         print_line(
@@ -152,7 +151,7 @@ def _print_detectable(document: CalibrationDocument, console: Console) -> None:
     found = {(row.kind, row.state, row.sample): row for row in rows}
     _heading(
         console,
-        f"Smallest slow-down that shows four times in five, at {_listed(sizes)} executions "
+        f"Smallest slowdown that shows four times in five, at {_listed(sizes)} runs "
         f"(floor {format_share(document.floor.in_force)})",
     )
     wide = console.width >= _WIDE
@@ -160,10 +159,10 @@ def _print_detectable(document: CalibrationDocument, console: Console) -> None:
     table = new_table(console, *headers, *([">of its own"] * wide), folding="longer")
     states = [row for row in rows if row.kind == "state" and row.sample == sizes[0]]
     states.sort(key=lambda row: (-row.mean, row.state))
-    named = [("total", "", "every execution"), ("rare", "", "one in five")]
+    named = [("total", "", "every run"), ("rare", "", "one in five")]
     least = _LEAST_STATE * document.mean
     large = [row for row in states[:_MOST_STATES] if row.mean >= least]
-    named += [("state", row.state, row.state) for row in large]
+    named += [("state", row.state, word_symbol(row.state)) for row in large]
     named += [("new", "", "a new state")]
     for kind, state, name in named:
         cells = [found[kind, state, size] for size in sizes]
@@ -185,17 +184,17 @@ def _print_detectable(document: CalibrationDocument, console: Console) -> None:
         )
     print_line(
         console,
-        "time more per execution that is slower, and as a share of the mean duration; "
+        "time more per run that is slower, and as a share of the mean duration; "
         + (f"of its own: at {sizes[-1]}, as a share of the state's own mean; " if wide else "")
-        + "every execution: all states by the same share; one in five: a fifth of the "
-        "executions, each by so much; a new state: one that no normal execution has; less "
-        "than the floor shows where a type of executions with a smaller mean is slower by itself",
+        + "every run: all states by the same share; one in five: a fifth of the "
+        "runs, each by so much; a new state: one that no run before has; less "
+        "than the floor shows where a type of runs with a smaller mean is slower by itself",
         style="dim",
     )
     if any(row.shift is not None and not row.by_floor for row in rows):
         print_line(
             console,
-            "* decided by chance, not by the floor: more executions show less",
+            "* decided by chance, not by the floor: more runs show less",
             style="dim",
         )
 

@@ -16,7 +16,7 @@ from critpath.report.palette import LOOKS
 from critpath.report.text.table import new_table, print_line, shown
 from critpath.text import requests, sentences
 from critpath.text.phrases import word_state
-from critpath.units import format_ns, format_share, plural
+from critpath.units import format_ns, format_share, in_plural, plural
 
 _BAR = 30
 _BESIDE_BAR = 85  # columns that the rest of a summary's row may need
@@ -26,13 +26,15 @@ _MOST_PLACES = 12
 _OWN = "(its own)"
 
 
-def render_summary(summaries: Sequence[LabelSummary], console: Console) -> None:
+def render_summary(summaries: Sequence[LabelSummary], console: Console, noun: str = "run") -> None:
     """Print where the executions of each label spend their time.
 
     Parameters
     ----------
     summaries : sequence of LabelSummary
         From `summarize_paths`.
+    noun : str
+        What an execution is called.
     console : rich.console.Console
     """
     for number, of in enumerate(summaries[:_MOST_LABELS]):
@@ -44,22 +46,26 @@ def render_summary(summaries: Sequence[LabelSummary], console: Console) -> None:
             if of.executions > 1
             else f", {format_ns(of.longest)}"
         )
-        print_line(console, f"{label}{plural(of.executions, 'execution')}{spread}", style="bold")
+        print_line(console, f"{label}{plural(of.executions, noun)}{spread}", style="bold")
         if of.lossy:
-            what = f"warning: {plural(of.lossy, 'execution')} of them overlap a loss of events"
+            what = f"warning: {of.lossy:,} of them overlap a loss of events"
             print_line(console, what, style="yellow")
-        console.print(_places(of, console))
+        console.print(_places(of, console, noun))
         if of.beneath:
             print_line(console, sentences.beneath(of.beneath), style="dim")
     beyond = summaries[_MOST_LABELS:]
     if beyond:
         count = sum(of.executions for of in beyond)
-        what = f"{plural(len(beyond), 'further label')} of {plural(count, 'execution')} left out"
+        what = f"{plural(len(beyond), 'further label')} of {plural(count, noun)} left out"
         print_line(console, f"{what}: --execution chooses", style="dim")
 
 
 def render_code(
-    places: Sequence[CodeSummary], left: CodeSummary | None, count: int, console: Console
+    places: Sequence[CodeSummary],
+    left: CodeSummary | None,
+    count: int,
+    console: Console,
+    noun: str = "run",
 ) -> None:
     """Print where in the code the time of executions goes.
 
@@ -69,12 +75,14 @@ def render_code(
         From `summarize_code`.
     count : int
         Executions.
+    noun : str
+        What one is called.
     console : rich.console.Console
     """
-    print_line(console, f"{plural(count, 'execution')}, by place in the code", style="bold")
+    print_line(console, f"{plural(count, noun)}, by place in the code", style="bold")
     table = new_table(
         *(console, "function (file:line)", ">time each", ">share", ">running", ">times each"),
-        *(">executions",),
+        *(f">{in_plural(noun)}",),
         folding="function (file:line)",
     )
     for place in places:
@@ -129,9 +137,10 @@ def render_tiers(tiers: Sequence[Tier], untold: Untold, console: Console) -> Non
         print_line(console, sentences.tiers_untold(untold, count), style="yellow")
 
 
-def _places(of: LabelSummary, console: Console) -> Table:
+def _places(of: LabelSummary, console: Console, noun: str) -> Table:
     table = new_table(
-        *(console, "state", "thread", ">time each", ">share", ">times each", ">executions", ""),
+        *(console, "state", "thread", ">time each", ">share", ">times each"),
+        *(f">{in_plural(noun)}", ""),
         folding=("state", "thread"),
     )
     block = "#" if console.options.ascii_only else "█"
@@ -177,7 +186,7 @@ def render_path(document: PathDocument, console: Console, *, most: int = 200) ->
     segments = document.segments
     window = document.end - document.begin
     execution = " ".join(filter(None, (document.execution, document.label)))
-    which = f", execution {execution}" if execution else ""
+    which = f", {execution}" if execution else ""
     print_line(
         console,
         f"{sentences.thread_of(subject)}{which}: {format_ns(window)} in "

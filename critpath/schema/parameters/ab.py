@@ -32,14 +32,14 @@ class Evidence(Group, name="evidence"):
     share = Parameter(
         0.2,
         "share",
-        "of slow executions more, a larger of which must be excluded before a pass",
+        "of slow runs more, a larger of which must be excluded before a pass",
         CUSTOM,
     )
     share_alpha = Parameter(0.05, "p", "that it is excluded at", CUSTOM)
     tail_from = Parameter(20, "blocks", "that a tail's first threshold is taken from", SIMULATED)
     tail_every = Parameter(10, "blocks", "after which it is taken anew", COST)
     share_every = Parameter(4, "blocks", "after which the share is looked at", COST)
-    slow = Parameter(0.9, "quantile", "above which an execution counts as slow", CUSTOM)
+    slow = Parameter(0.9, "quantile", "above which a run counts as slow", CUSTOM)
     least_blocks = Parameter(
         9, "blocks", "with fewer the wealth cannot reach 100", Derived("2 to the number of blocks")
     )
@@ -66,7 +66,7 @@ class Evidence(Group, name="evidence"):
     share_bets = Parameter(
         (0.2, 0.4, 0.7),
         "share",
-        "of the wealth that bets on the share of slow executions risk, besides the boldest",
+        "of the wealth that bets on the share of slow runs risk, besides the boldest",
         SIMULATED,
     )
 
@@ -127,15 +127,13 @@ class Trials(Group, name="trials"):
     sizes = Parameter(
         (10, 30, 100), "executions", "of a set, that a gate is calibrated for", CUSTOM
     )
-    trials = Parameter(40, "splits", "that a slow-down is tried on", COST)
-    rare = Parameter(0.2, "share", "of the executions that a rare slow-down hits", CUSTOM)
+    trials = Parameter(40, "splits", "that a slowdown is tried on", COST)
+    rare = Parameter(0.2, "share", "of the runs that a rare slowdown hits", CUSTOM)
     negligible = Parameter(
         0.25,
         "share",
         "of the smallest new state that shows: a state that never lasts as long is as good as new",
-        Derived(
-            "its own time is lost in the shift, which puts all slow executions above all others"
-        ),
+        Derived("its own time is lost in the shift, which puts all slow runs above all others"),
     )
     reach = Parameter(
         6,
@@ -157,7 +155,7 @@ TRIALS: Final = Trials()
 
 
 class Windows(Group, name="windows"):
-    """Which executions of a recording with gaps can be told of."""
+    """Which runs of a recording with gaps can be told of."""
 
     nearly_all = Parameter(0.99, "share", "of a kind that end in the tail of a window", OVERHEAD)
     fewest = Parameter(10, "executions", "of a kind that have to be left", OVERHEAD)

@@ -150,18 +150,16 @@ NATURAL: Final = Natural()
 
 
 class Programs(Group, name="programs"):
-    """Which executions a program admits."""
+    """Which runs a program admits."""
 
-    active = Parameter(
-        10.0, "s", "after an execution began for which others are expected", OVERHEAD
-    )
+    active = Parameter(10.0, "s", "after a run began for which others are expected", OVERHEAD)
     switch = Parameter(
         100e-6, "s", "of cpu time to open and close, with what the recorder does for it", OVERHEAD
     )
     begin = Parameter(1.8e-6, "s", "of a coin, and of what a program counts", OVERHEAD)
     longest_stay = Parameter(0.005, "s", "to stay open for nobody", OVERHEAD)
     longest = Parameter(
-        10.0, "s", "an execution may last, until it is known how long its kind does", OVERHEAD
+        10.0, "s", "a run may last, until it is known how long its kind does", OVERHEAD
     )
     half = Parameter(0.5, "s", "of open time of which a rate is the mean", OVERHEAD)
     guess = Parameter(
@@ -186,7 +184,7 @@ class Programs(Group, name="programs"):
     kept = Parameter(
         0.999,
         "share",
-        "of what is known that stays with every execution: how many and how busy",
+        "of what is known that stays with every run: how many and how busy",
         OVERHEAD,
     )
     weight = Parameter(0.2, "share", "of what the last one cost, in the mean", OVERHEAD)

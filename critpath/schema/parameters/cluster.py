@@ -18,7 +18,7 @@ from critpath.schema.parameters import (
 
 
 class Types(Group, name="types", guards="against types by chance, and too many of them"):
-    """How types of executions are found."""
+    """How types of runs are found."""
 
     no_structure = Parameter(
         0.25,
@@ -35,7 +35,7 @@ class Types(Group, name="types", guards="against types by chance, and too many o
     subtype = Parameter(
         0.4,
         "share",
-        "of a label's executions that are a type of their own: chance valleys of the "
+        "of a label's runs that are a type of their own: chance valleys of the "
         "reachability plot otherwise split fifteen of one kind into 5 and 10",
         SIMULATED,
     )
@@ -45,7 +45,7 @@ class Types(Group, name="types", guards="against types by chance, and too many o
         "by which reachability has to fall or rise, for the edge of a type",
         Paper("Ankerst et al. 1999, as scikit-learn has it"),
     )
-    least_share = Parameter(0.05, "share", "of the executions that a type has at least", SIMULATED)
+    least_share = Parameter(0.05, "share", "of the runs that a type has at least", SIMULATED)
     anscombe = Parameter(
         0.375,
         "counts",
@@ -57,13 +57,13 @@ class Types(Group, name="types", guards="against types by chance, and too many o
 TYPES: Final = Types()
 
 
-class Pairing(Group, name="pairing", guards="executions of kinds that the other set has not"):
+class Pairing(Group, name="pairing", guards="runs of kinds that the other set has not"):
     """Which types of two sets are one."""
 
     novel = Parameter(
         0.99,
         "quantile",
-        "of the normal distances, beyond which an execution is of no known type",
+        "of the normal distances, beyond which a run is of no known type",
         CUSTOM,
     )
     wide = Parameter(1.5, "times", "the limit of a type: as near is plausible, too", SIMULATED)
@@ -72,8 +72,8 @@ class Pairing(Group, name="pairing", guards="executions of kinds that the other 
 PAIRING: Final = Pairing()
 
 
-class Outliers(Group, name="outliers", guards="against healthy executions that are marked"):
-    """Which single executions stand out."""
+class Outliers(Group, name="outliers", guards="against healthy runs that are marked"):
+    """Which single runs stand out."""
 
     group_floor = Parameter(
         2.0,
@@ -90,7 +90,7 @@ class Outliers(Group, name="outliers", guards="against healthy executions that a
     own = Parameter(
         4.0,
         "sd",
-        "robust ones that an execution must be above the others of its own recording",
+        "robust ones that a run must be above the others of its own recording",
         SERVICES,
     )
     own_spread = Parameter(
@@ -115,7 +115,7 @@ OUTLIERS: Final = Outliers()
 
 
 class Mixture(Group, name="mixture", guards="who is called slow, and how many"):
-    """Which executions have a change: see `critpath.stats.mixtures`."""
+    """Which runs have a change: see `critpath.stats.mixtures`."""
 
     every = Parameter(
         0.3,
@@ -151,9 +151,7 @@ class Mixture(Group, name="mixture", guards="who is called slow, and how many"):
         0.03, "log", "standard deviation of the machine's pace between two sets", SERVICES
     )
     pace_in_turns = Parameter(0.01, "log", "the same of sets recorded in turns", SERVICES)
-    blur = Parameter(
-        0.03, "log", "least width of a kernel: no two executions are more alike", SIMULATED
-    )
+    blur = Parameter(0.03, "log", "least width of a kernel: no two runs are more alike", SIMULATED)
     widths = Parameter(
         (0.1, 0.16, 0.25, 0.4, 0.63, 1.0),
         "sd",

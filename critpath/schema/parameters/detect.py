@@ -49,25 +49,25 @@ class Calibration(Group, name="calibration"):
     blunt_floor = Parameter(
         0.2,
         "share",
-        "floor above which a gate would miss what most people would call a slow-down",
+        "floor above which a gate would miss what most people would call a slowdown",
         CUSTOM,
     )
     power = Parameter(
-        0.8, "share", "of trials that have to show a slow-down for it to count as seen", CUSTOM
+        0.8, "share", "of trials that have to show a slowdown for it to count as seen", CUSTOM
     )
     largest_shift = Parameter(
-        64.0, "times", "the mean duration: a slow-down that does not show then never will", CUSTOM
+        64.0, "times", "the mean duration: a slowdown that does not show then never will", CUSTOM
     )
     step = Parameter(
         2 ** (1 / 16),
         "ratio",
-        "between two slow-downs that are tried, so how exact the smallest is: 4 %",
+        "between two slowdowns that are tried, so how exact the smallest is: 4 %",
         COST,
     )
     first_shift = Parameter(
         1e-3,
         "share",
-        "of the mean duration: first slow-down tried, where no floor says where to begin",
+        "of the mean duration: first slowdown tried, where no floor says where to begin",
         COST,
     )
     at_floor = Parameter(
@@ -120,15 +120,14 @@ class Comparability(
     turns = Parameter(
         0.5,
         "changes",
-        "from one set to the other per execution of the smaller, to count as interleaved: "
+        "from one set to the other per run of the smaller, to count as interleaved: "
         "two by chance, one in blocks of four is a half",
-        Derived("blocks of four executions change sides every other one"),
+        Derived("blocks of four runs change sides every other one"),
     )
     same_route = Parameter(
         0.9,
         "share",
-        "of an execution's packets that take the route they took before, for a route to "
-        "have stayed",
+        "of a run's packets that take the route they took before, for a route to have stayed",
         HOSTS,
     )
     more_devices = Parameter(
@@ -172,13 +171,13 @@ class Comparability(
     lossy = Parameter(
         0.05,
         "share",
-        "of a set's executions lost or put in, beyond which it cannot speak for the others",
+        "of a set's runs lost or put in, beyond which it cannot speak for the others",
         CUSTOM,
     )
     another_hour = Parameter(
         0.33,
         "share",
-        "of the mean: the machine alone may make executions of another hour so much faster",
+        "of the mean: the machine alone may make runs of another hour so much faster",
         SERVICES,
     )
 
@@ -189,9 +188,7 @@ COMPARABILITY: Final = Comparability()
 class Effects(Group, name="effects", guards="the level over both families of tests"):
     """The size of what differs, and how the level is shared."""
 
-    replicates = Parameter(
-        999, "draws", "of the executions, for the intervals of differences", COST
-    )
+    replicates = Parameter(999, "draws", "of the runs, for the intervals of differences", COST)
     few = Parameter(
         5, "executions", "that cannot stand for their own spread when drawn from again", SIMULATED
     )
@@ -205,7 +202,7 @@ class Effects(Group, name="effects", guards="the level over both families of tes
     slow = Parameter(
         0.1,
         "share",
-        "of the family of the whole for the test of few slow executions, which is of their "
+        "of the family of the whole for the test of few slow runs, which is of their "
         "size and not of their ranks",
         SERVICES,
     )
@@ -283,7 +280,7 @@ class Gate(
     least_ways = Parameter(
         16,
         "assignments",
-        "of blocks that must be possible at the level, or executions change places instead",
+        "of blocks that must be possible at the level, or runs change places instead",
         CUSTOM,
     )
     few_blocks = Parameter(
@@ -340,7 +337,7 @@ class Machine(
     least_rise = Parameter(
         0.9,
         "counts",
-        "an execution by which it has to rise as well: less is a wait that was met or not",
+        "a run by which it has to rise as well: less is a wait that was met or not",
         SERVICES,
     )
     kind = Parameter(
@@ -359,14 +356,14 @@ class Machine(
     new = Parameter(
         0.05,
         "share",
-        "of the normal executions or of their time that may have what counts as new",
+        "of the runs before or of their time that may have what counts as new",
         SERVICES,
     )
     group = Parameter(4, "executions", "of a type in either set, for signs within it", SERVICES)
     faster = Parameter(
         0.75,
         "times",
-        "the usual time or less: what is in executions that take so little made none slower",
+        "the usual time or less: what is in runs that take so little made none slower",
         SERVICES,
     )
     explains = Parameter(
@@ -378,7 +375,7 @@ class Machine(
     newcomer = Parameter(
         0.05,
         "p",
-        "chance of a stranger's runs being in more of the sample's executions than of the others",
+        "chance of a stranger being met in more of the runs after than of those before",
         SERVICES,
     )
 
@@ -386,10 +383,8 @@ class Machine(
 MACHINE: Final = Machine()
 
 
-class Tails(
-    Group, name="tails", guards="few slow executions, and tails that are heavier than they look"
-):
-    """Few slow executions, and percentiles."""
+class Tails(Group, name="tails", guards="few slow runs, and tails that are heavier than they look"):
+    """Few slow runs, and percentiles."""
 
     least_slow = Parameter(
         3,
@@ -416,11 +411,11 @@ class Tails(
     ranks = Parameter(
         0.03,
         "p",
-        "of so many executions above all normal ones, to be slow whatever the tail's form",
+        "of so many runs above all before, to be slow whatever the tail's form",
         SERVICES,
     )
     believed = Parameter(1e-6, "p", "no p that rests on the form of a tail is less", CUSTOM)
-    counts = Parameter(20, "numbers", "of slow executions that are tried", COST)
+    counts = Parameter(20, "numbers", "of slow runs that are tried", COST)
     least_normal = Parameter(
         5, "executions", "normal ones of a type, for its median to be one", CUSTOM
     )
@@ -449,7 +444,7 @@ class Verdict(Group, name="verdict"):
     more = Parameter(
         1.5,
         "times",
-        "as many executions are advised as their spread asks for, which few of them may tell low",
+        "as many runs are advised as their spread asks for, which few of them may tell low",
         SIMULATED,
     )
     one_cpu = Parameter(
@@ -461,12 +456,12 @@ VERDICT: Final = Verdict()
 
 
 class Intruders(Group, name="intruders"):
-    """A stranger who came with the sample, and has a cpu of nearly every execution."""
+    """A stranger who came with the sample, and has a cpu of nearly every run."""
 
     least = Parameter(
         0.1, "share", "of a kind's usual duration that it waits for a stranger who came", WEATHER
     )
-    often = Parameter(0.75, "share", "of a kind's executions that have to wait for it", WEATHER)
+    often = Parameter(0.75, "share", "of a kind's runs that have to wait for it", WEATHER)
     most = Parameter(
         16, "strangers", "that are asked, each on each cpu: those waited for longest", CUSTOM
     )

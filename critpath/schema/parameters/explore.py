@@ -8,9 +8,9 @@ from critpath.schema.parameters import COST, CUSTOM, Derived, Group, Parameter
 
 
 class Conditions(Group, name="conditions"):
-    """What selected executions have in common."""
+    """What selected runs have in common."""
 
-    most = Parameter(400, "conditions", "that are combined, by how many executions have them", COST)
+    most = Parameter(400, "conditions", "that are combined, by how many runs have them", COST)
     cuts = Parameter(
         (0.25, 0.5, 0.75, 0.9), "quantiles", "at which a number becomes a condition", CUSTOM
     )
@@ -27,13 +27,13 @@ class Conditions(Group, name="conditions"):
     subtype = Parameter(
         0.05,
         "share",
-        "of a label's executions that are a type of their own, to be asked about",
+        "of a label's runs that are a type of their own, to be asked about",
         CUSTOM,
     )
     telling = Parameter(
         0.5,
         "share",
-        "of a type's executions that more than of the others have to meet a condition, to name it",
+        "of a type's runs that more than of the others have to meet a condition, to name it",
         CUSTOM,
     )
     symbols = Parameter(
@@ -43,7 +43,7 @@ class Conditions(Group, name="conditions"):
         12, "threads", "of one name that paths go through, of which conditions are looked at", COST
     )
     calls = Parameter(
-        20, "system calls", "that most executions make, of which conditions are looked at", COST
+        20, "system calls", "that most runs make, of which conditions are looked at", COST
     )
     asked = Parameter(50, "services", "of which conditions are looked at", COST)
 

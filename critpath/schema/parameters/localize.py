@@ -39,7 +39,7 @@ class Causes(Group, name="causes", guards="the order of causes where the machine
     shared = Parameter(
         0.3,
         "share",
-        "of itself that a cause ranks as where normal executions share what it is",
+        "of itself that a cause ranks as where the runs before share what it is",
         SERVICES,
     )
     more_often = Parameter(
@@ -57,7 +57,7 @@ class Causes(Group, name="causes", guards="the order of causes where the machine
     unsure = Parameter(
         0.1,
         "share",
-        "of itself that a cause ranks as at least, though it is not apart from normal executions",
+        "of itself that a cause ranks as at least, though it is not apart from the runs before",
         SERVICES,
     )
     brought = Parameter(
@@ -132,11 +132,11 @@ class Counts(Group, name="counts", guards="against counts that differ by chance"
     longer = Parameter(3, "times", "as long as the others may one of several trips be", SERVICES)
     enough = Parameter(4, "trips", "for a mean without the longest", SERVICES)
     sure = Parameter(2.0, "standard errors", "by which such a mean is lowered", SERVICES)
-    many = Parameter(0.3, "share", "of the executions that a newcomer is met by", SERVICES)
+    many = Parameter(0.3, "share", "of the runs that a newcomer is met by", SERVICES)
     few = Parameter(0.1, "share", "of as many, that may have met it before", SERVICES)
     ratio = Parameter(1.25, "times", "as many: a smaller rise changes little", FIXTURES)
     spread = Parameter(2.0, "sd", "of the normal counts, that a rise is beyond", FIXTURES)
-    rare = Parameter(0.05, "share", "of the normal executions that may count as many", FIXTURES)
+    rare = Parameter(0.05, "share", "of the runs before that may count as many", FIXTURES)
     mostly = Parameter(
         0.5,
         "share",
@@ -169,8 +169,8 @@ class Difference(Group, name="difference", guards="against neighbours named for 
 DIFFERENCE: Final = Difference()
 
 
-class Enough(Group, name="enough", guards="how many executions have to be explained"):
-    """How many executions are explained."""
+class Enough(Group, name="enough", guards="how many runs have to be explained"):
+    """How many runs are explained."""
 
     first = Parameter(18, "executions", "of the first batch", SIMULATED)
     growth = Parameter(1.5, "times", "as many, after each further batch", SIMULATED)
@@ -192,7 +192,7 @@ class EvidenceWeights(Group, name="certainty", guards="how likely a cause is sai
 
     share = Parameter(1.0, "logits", "a bit of the share of the excess that it explains", WEATHER)
     borne_out = Parameter(2.79, "logits", "if all that were examined bear it out", WEATHER)
-    absent = Parameter(0.93, "logits", "if normal executions do not have it", WEATHER)
+    absent = Parameter(0.93, "logits", "if the runs before do not have it", WEATHER)
     work = Parameter(
         2.22, "logits", "if it is work, or who had the cpu is not there normally", WEATHER
     )
@@ -220,7 +220,7 @@ FACTS: Final = Facts()
 
 
 class Findings(Group, name="findings", guards="against crumbs that are told as findings"):
-    """What of an execution's excess is a finding."""
+    """What of a run's excess is a finding."""
 
     least_turns = Parameter(
         2, "turns", "of a loop in the median normal row, to be judged by their number", STUDIES
@@ -231,7 +231,7 @@ class Findings(Group, name="findings", guards="against crumbs that are told as f
     explained = Parameter(
         0.9, "share", "of the excess: once so much is explained no more is looked for", STUDIES
     )
-    most = Parameter(10, "findings", "of an execution", SIGHT)
+    most = Parameter(10, "findings", "of a run", SIGHT)
     least = Parameter(0.01, "share", "of the excess: smaller differences stay in the rest", STUDIES)
     discount = Parameter(
         0.75, "share", "of itself that own running time ranks as, where it is noise", STUDIES
@@ -240,7 +240,7 @@ class Findings(Group, name="findings", guards="against crumbs that are told as f
         0.5, "share", "of what only moved from one symbol to another, that is left out", SERVICES
     )
     ordinary = Parameter(
-        0.25, "share", "of itself that ranks what normal executions do as well", SERVICES
+        0.25, "share", "of itself that ranks what the runs before do as well", SERVICES
     )
     near = Parameter(2, "columns", "what lies no further apart is one place", STUDIES)
     enough = Parameter(

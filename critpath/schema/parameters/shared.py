@@ -88,10 +88,8 @@ class Permutations(Group, name="permutations", guards="time and memory of large 
 PERMUTATIONS: Final = Permutations()
 
 
-class Spreads(
-    Group, name="spreads", guards="against spreads of nothing where few executions are alike"
-):
-    """How little executions are ever believed to differ."""
+class Spreads(Group, name="spreads", guards="against spreads of nothing where few runs are alike"):
+    """How little runs are ever believed to differ."""
 
     least = Parameter(
         0.05,
@@ -106,7 +104,7 @@ SPREADS: Final = Spreads()
 
 
 class Kinds(Group, name="kinds"):
-    """When a kind of execution is spoken of by itself."""
+    """When a kind of run is spoken of by itself."""
 
     fewest = Parameter(
         5, "executions", "of a kind on either side, to be judged or told by itself", CUSTOM
@@ -129,7 +127,7 @@ class Defaults(Group, name="defaults"):
     least = Parameter(
         0.25,
         "share",
-        "of the normal mean duration: a slow-down that must show before it is OK (--least)",
+        "of the normal mean duration: a slowdown that must show before it is OK (--least)",
         CUSTOM,
     )
     permutations = Parameter(
@@ -144,7 +142,7 @@ class Defaults(Group, name="defaults"):
     outlier_k = Parameter(
         1.5,
         "sd",
-        "above the mean, the paper's rule for single executions (--outlier-k)",
+        "above the mean, the paper's rule for single runs (--outlier-k)",
         Paper("Janecek et al. 2022, Algorithm 3"),
     )
     p_min = Parameter(
@@ -156,7 +154,7 @@ class Defaults(Group, name="defaults"):
     outlier_level = Parameter(
         0.05,
         "share",
-        "of false outliers among the executions called anomalous (--outlier-level)",
+        "of false outliers among the runs called anomalous (--outlier-level)",
         CUSTOM,
     )
     group_limit = Parameter(
@@ -196,7 +194,7 @@ class Incidents(Group, name="incidents"):
     turn = Parameter(
         4.0,
         "deviations",
-        "by which executions are slower from some moment on, for those before it to be left out of "
+        "by which runs are slower from some moment on, for those before it to be left out of "
         "what is judged: of some hundred moments one has three by chance",
         CUSTOM,
     )

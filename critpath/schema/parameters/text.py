@@ -27,7 +27,7 @@ class Answers(Group, name="answers", guards="what is told of an answer"):
     many_more = Parameter(
         10.0,
         "times",
-        "as many executions as were recorded, beyond which nobody is told to record more",
+        "as many runs as were recorded, beyond which nobody is told to record more",
         SIGHT,
     )
     raised = Parameter(
@@ -73,7 +73,7 @@ class Words(Group, name="words", guards="what is told of a cause"):
     mostly = Parameter(
         0.6, "share", "of the time in one place of the code: no other is named", SIGHT
     )
-    once_more = Parameter(0.95, "counts", 'more an execution, to be said "once more"', SIGHT)
+    once_more = Parameter(0.95, "counts", 'more a run, to be said "once more"', SIGHT)
     all = Parameter(0.95, "share", "that is called all", SIGHT)
     more_than_all = Parameter(1.10, "share", "that is called more than all", SIGHT)
     agrees = Parameter(

@@ -97,7 +97,7 @@ def test_the_regression_turns_the_gate_red_and_the_first_cause_names_the_thread(
 
 
 def test_the_baseline_holds_all_normal_recordings(typed):
-    assert "120 executions of 3 recordings" in of(typed[0], "critpath baseline show").output
+    assert "120 runs of 3 recordings" in of(typed[0], "critpath baseline show").output
 
 
 @pytest.mark.usefixtures("regression")

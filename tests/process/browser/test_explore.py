@@ -390,7 +390,7 @@ def test_the_report_leads_to_the_page_beside_it(show, linked, place):
     page = show(report)
     assert page.run("return document.querySelectorAll('header img').length") == 0
     link = page.one("header a.btn")
-    assert link.text == "Explore these executions"
+    assert link.text == "Explore these requests"
     link.send_keys(ENTER)  # by keyboard alone
     page.until(READY)
     assert "sample" in page.text("#trail")

@@ -207,7 +207,7 @@ def test_without_the_first_of_each_slot_nothing_is_carried_over():
 
 def test_a_percentile_that_was_asked_for_is_not_claimed_early():
     document = judged(plan_of(tails=(0.99,)), log_of(60))
-    assert any(s.startswith("p99: neither") for s in document.sentences)
+    assert any(s.startswith("p99: not decided") for s in document.sentences)
 
 
 def test_a_clock_that_stands_still_is_told():
@@ -305,7 +305,7 @@ def test_evidence_at_the_border_of_every_statistic():
     ):
         document = judged(plan_of(statistic=statistic), log_of(200, factor))
         assert document.exit == code
-    assert "says nothing of rare slow executions" in document.sentences[0]
+    assert "says nothing of rare slow runs" in document.sentences[0]
     # What is not always there is not in the least time.
     rare = judged(plan_of(statistic="min", tails=()), log_of(200, slow=0.08))
     assert rare.ratio == pytest.approx(1.0, abs=0.03)
@@ -359,7 +359,7 @@ def test_time_on_a_cpu_decides_where_both_compute(factor, code, begins):
     assert (found.exit, found.decided_by, found.stopped_by) == (code, "run", "e")
     assert re.match(begins, found.sentences[0])
     assert "time from exec to exit: " in found.sentences[1]
-    assert "nothing is shown; both commands compute" in found.sentences[1]
+    assert "not decided; both commands compute" in found.sentences[1]
     # Either may decide, so each has half of the level.
     assert max(found.e.alarm, found.e.not_slower) >= 200
     assert to_json(judge_again(found)) == to_json(found)
@@ -401,7 +401,7 @@ def test_large_changes_are_said_as_compare_says_them(factor, says):
 
 def test_a_limit_that_says_nothing_is_not_written():
     for blocks, factor, noise, says in (
-        (15, 1.0, 2.0, "(no limit is shown)"),
+        (15, 1.0, 2.0, "(no limit)"),
         (30, 1.0, 3.0, "(at most 5.6 times)"),
         (14, 3.0, 1.2, "(at least 0.62 times)"),
     ):
@@ -459,7 +459,7 @@ def test_the_loop_ends_when_something_is_shown_and_repeats_its_orders():
     assert orders == [block_order(7, n) for n in range(document.blocks)]
     assert slots.asked[0] == ("ABBA", 1)
     assert "up to 200 blocks" in said.lines[0]
-    assert re.match(r"block 1, 8 executions, .*: B .*; slower than 2.5 %: E ", said.looks[0])
+    assert re.match(r"block 1, 8 runs, .*: B .*; slower than 2.5 %: E ", said.looks[0])
 
 
 def test_a_clock_that_is_too_coarse_doubles_the_executions_of_a_slot():
@@ -552,5 +552,5 @@ def test_a_verdict_of_recorded_blocks_says_so_and_what_tracing_costs():
     )
     said = next(s for s in document.sentences if "with tracing" in s)
     assert re.search(r"A takes \+2[45]\.\d %, B takes \+6\d\.\d % of its time without", said)
-    assert "2 executions each" in said
+    assert "2 runs each" in said
     assert judge_again(document).sentences == document.sentences

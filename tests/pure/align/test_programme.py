@@ -68,5 +68,5 @@ def test_too_many_cells_are_refused_with_what_to_do():
     scores, gaps = draw_problem(0, 20, 30)
     with pytest.raises(UsageError, match="20 and 30 segments are too long") as caught:
         run(scores, gaps, max_cells=599)
-    assert "shorter executions" in caught.value.do
+    assert "shorter runs" in caught.value.do
     assert run(scores, gaps, max_cells=600)

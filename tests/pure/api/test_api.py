@@ -56,8 +56,8 @@ def test_the_answer_is_short_where_it_is_shown(answer, sets):
     lines = repr(answer).splitlines()
     assert len(lines) == 2
     assert lines[0].startswith("SLOWER: `cpu` requests ")
-    assert lines[1].startswith("(11 executions against 105, 3 causes, 10 findings, 0 of ")
-    assert repr(sets[0]).startswith("PathSet: 105 executions of 1 recording\n(events:app:")
+    assert lines[1].startswith("(11 requests after, 105 before, 3 causes, 10 findings, 0 of ")
+    assert repr(sets[0]).startswith("PathSet: 105 runs of 1 recording\n(events:app:")
     for shown in (*sets, answer.causes, answer.findings, answer.states, answer.executions):
         assert len(repr(shown)) < 6000
     assert len(repr(answer.sample.executions)) < 100

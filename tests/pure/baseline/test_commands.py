@@ -44,12 +44,12 @@ def run(extracted, tmp_path, monkeypatch, capsys):
 def test_save_compare_show(run):
     done = run("baseline", "save", "normal", "-o", "b.json")
     assert (done.code, done.out) == (0, "")
-    assert "105 executions of 1 recording saved to b.json; next: critpath compare" in done.err
+    assert "105 runs of 1 recording saved to b.json; next: critpath compare" in done.err
     assert run("compare", "b.json", "sample-lock").code == 1
     assert run("compare", "b.json", "normal-2").code == run("compare", "normal", "normal-2").code
     shown = run("baseline", "show", "b.json")
     assert shown.code == 0
-    assert "executions  105 (events:app:request_begin" in shown.out
+    assert "runs        105 (events:app:request_begin" in shown.out
     assert "kernel 6.1.0" in shown.out
     document = json.loads(run("baseline", "show", "b.json", "--json").out)
     assert document["format"] == "critpath/baseline-summary/1"
@@ -113,7 +113,7 @@ def test_update_adds_what_is_as_before(run, tmp_path):
     done = run("baseline", "update", "b.json", "normal-2", "--rule", "gate", *STRICTLY)
     assert done.code == 0, done.out
     assert done.out.startswith("✓ OK  ")
-    assert "b.json has 210 executions of 2 recordings now" in done.err
+    assert "b.json has 210 runs of 2 recordings now" in done.err
     sessions = json.loads((tmp_path / "b.json").read_text())["sessions"]
     assert [s["sources"] for s in sessions] == [["normal"], ["normal-2"]]
     assert before.partition("[\n")[2].removesuffix("\n]\n}\n") in (tmp_path / "b.json").read_text()

@@ -61,7 +61,7 @@ FORGED = {
     "a duration that overflows": ((*X, "path"), [0, 0, -1, 2**63 - 1]),
     "durations whose sum overflows": ((*X, "path"), [0, 0, -1, 2**62, 0, 0, -1, 2**62]),
     "more time than there is": ((*X, "path"), [0, 0, -1, 2**61]),
-    "a sum over executions that overflows": (
+    "a sum over runs that overflows": (
         (*S, "executions"),
         [{**EXECUTION, "path": [0, 0, -1, 2**56]}] * 300,
     ),

@@ -85,7 +85,7 @@ def test_what_is_left_out_is_said(saved):
     assert (len(session.paths), session.left_out) == (30, 75)
     loaded = flow.extract([file], specification=None)
     said = word_all(loaded.warnings)
-    assert "normal: 75 of 105 executions are not in the baseline (--executions)" in said
+    assert "normal: 75 of 105 runs are not in the baseline (--executions)" in said
     labels = loaded.executions.label
     assert {labels.count(label) for label in set(labels)} == {4, 5}
 

@@ -52,7 +52,7 @@ def test_the_slow_executions_are_marked_and_at_most_one_other(
 
 @pytest.mark.parametrize("small", [False, True])
 def test_healthy_sets_raise_no_alarm(simulated, healthy, faulty, small):
-    """Also where the sample has another mix of types: that is no slow-down."""
+    """Also where the sample has another mix of types: that is no slowdown."""
     marked = flagged = 0
     for seed in range(6):
         normal = simulated(healthy, 200 + seed)
@@ -161,8 +161,7 @@ def test_one_execution_alone_beyond_all_is_named_if_it_cannot_be_convicted():
     few = judge(table(drawn[:15]), table(drawn[[*range(15, 35), 40]]), types_known=True)
     assert not few.anomalous.any()
     assert any(
-        "beyond all 15 before" in note and "839 executions before" in note
-        for note in word_all(few.notes)
+        "beyond all 15 before" in note and "839 runs before" in note for note in word_all(few.notes)
     )
 
 

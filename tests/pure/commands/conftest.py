@@ -177,7 +177,9 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
         },
         "critpath.report.text.path": {
             "render_path": lambda d, console: console.print(f"path {d.subject['tid']}"),
-            "render_summary": lambda paths, console: console.print(f"summary of {len(paths)}"),
+            "render_summary": lambda paths, console, _noun: console.print(
+                f"summary of {len(paths)}"
+            ),
         },
         "critpath.report.html.as_html": {"render_html": render_html},
     }

@@ -98,8 +98,8 @@ def test_what_is_not_said_or_not_there_is_refused(export, factory):
     refused(export("c.json"), "which format")
     refused(export("c.json", "-o", "a.txt"), "a.txt does not say which format")
     refused(export("c.json", "--format", "perfeto"), "invalid choice")
-    refused(export("c.json", "-o", "a.sto", "--id", "3"), "no alignment of execution 3")
-    refused(export("c.json", "-o", "a.pftrace", "--id", "3"), "has no execution 3")
+    refused(export("c.json", "-o", "a.sto", "--id", "3"), "no alignment of run 3")
+    refused(export("c.json", "-o", "a.pftrace", "--id", "3"), "has no run 3")
     refused(export("c.json", "c.json", "-o", "a.sto"), "of one saved comparison")
     # Executions of a comparison are there already: this was the option to choose some.
     err = refused(export("c.json", "-o", "a.sto", "--execution", "thread"), "already")
@@ -118,7 +118,7 @@ def test_what_is_not_said_or_not_there_is_refused(export, factory):
     refused(export("c.json", "-o", "c.json", "--format", "newick", "--force"), "input and output")
     ok = comparison_document(factory.comparison(verdict="ok", anomalous=0))
     Path("ok.json").write_text(to_json(ok), encoding="utf-8")
-    refused(export("ok.json", "-o", "a.sto"), "no alignment: no execution of it was found")
+    refused(export("ok.json", "-o", "a.sto"), "no alignment: no run of it was found")
 
 
 def test_what_is_no_comparison_is_refused(export, tmp_path):
@@ -139,7 +139,7 @@ def test_what_a_comparison_explains_goes_to_viewers(export, tmp_path):
     done = export("c.json", "-o", "c.speedscope.json")
     assert done.code == 0
     assert "c.json holds 2 paths, of what it explains, not those of 24 others" in done.err
-    assert done.err.endswith("2 executions written to c.speedscope.json\n")
+    assert done.err.endswith("2 paths written to c.speedscope.json\n")
     profiles = json.loads((tmp_path / "c.speedscope.json").read_text())["profiles"]
     assert [p["name"] for p in profiles] == ["1 (mixed), worker 1201", "2 (mixed), worker 1201"]
     assert export("c.json", "-o", "one.PFTRACE", "--id", "2", "--quiet").err == ""

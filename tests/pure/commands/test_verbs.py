@@ -146,7 +146,7 @@ def test_no_execution_is_inconclusive(run, fake, no_paths):
     ):
         done = run(*command)
         assert done.code == 3, command
-        assert "no complete execution in normal: 1 begin without an end" in done.err
+        assert "no complete run in normal: 1 begin without an end" in done.err
     # What was lost may be why.
     fake.paths = replace(no_paths, losses=(Loss(0, 10, 0, 0, 5, 0, "discarded"),))
     assert "in normal: 5 events and 0 packets lost or damaged; 1 begin" in run("path", "normal").err
@@ -208,7 +208,7 @@ def test_extract_saves_what_can_be_loaded(run, fake, tmp_path):
     )
     assert done.code == 0
     assert done.out == ""
-    assert "2 executions of 1 recording saved to p.parquet" in done.err
+    assert "2 threads of 1 recording saved to p.parquet" in done.err
     assert len(load_paths(tmp_path / "p.parquet")) == 2
     assert fake.called("extract")[0][0] == ([Path("normal"), Path("sample")],)
     assert run("export", "--format", "paths", "normal", "-o", "p.parquet").code == 2

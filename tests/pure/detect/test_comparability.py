@@ -85,7 +85,7 @@ def test_what_recordings_of_one_set_differ_in_is_said():
     (warning,) = recording_differences(replace(one, environment=(kernel, user, other)))
     assert word(warning).endswith("different tracers: critpath, lttng-modules")
     (empty,) = recording_differences(replace(one, sources=("monday",)))
-    assert word(empty) == "monday has no execution"
+    assert word(empty) == "monday has no run"
 
 
 def test_sets_of_one_session_are_not_apart():
@@ -182,7 +182,7 @@ def test_one_recording_on_both_sides_is_said():
     (warning,) = set_warnings(recorded([1, 2]), recorded([1, 2]), 0)
     assert word(warning) == "the recording after is one of those before: nothing can differ"
     (warning,) = set_warnings(recorded([1, 2, 3]), recorded([3, 4]), 0)
-    assert word(warning).startswith("1 of 2 executions after are among those before, too")
+    assert word(warning).startswith("1 of 2 runs after are among those before, too")
     assert set_warnings(recorded([1, 2]), recorded([1, 2], epoch=6), 0) == ()
     assert set_warnings(recorded([1, 2]), recorded([3, 4]), 0) == ()
     # Two machines may both have begun at 1 by their clocks, whose epochs are unknown.
@@ -204,8 +204,7 @@ def test_different_programs_are_said_unless_recorded_in_alternation():
 def test_how_much_of_the_normal_set_takes_part_is_said():
     normal = np.array([0] * 113 + [1] * 7)
     assert word(partial_comparison_note(normal, np.ones(30, np.int64))) == (
-        "compared with 7 of 120 executions before (type n1): no execution after is of the "
-        "type n0 (113)"
+        "compared with 7 of 120 runs before (type n1): no run after is of the type n0 (113)"
     )
     assert partial_comparison_note(normal, np.zeros(30, np.int64)) is None
     assert (
@@ -214,7 +213,7 @@ def test_how_much_of_the_normal_set_takes_part_is_said():
     many = np.arange(12) // 2
     said = partial_comparison_note(many, np.array([3]))
     said = word(said)
-    assert said.startswith("compared with 2 of 12 executions before (type n3): no execution after")
+    assert said.startswith("compared with 2 of 12 runs before (type n3): no run after")
     assert said.endswith("of the types n0 (2), n1 (2), n2 (2), n4 (2) and 1 more")
 
 
@@ -311,10 +310,10 @@ def test_another_route_of_packets_is_said_with_its_devices_and_softirqs():
     before, after = routed(2000, **LOOPBACK), routed(8000, **BRIDGE)
     (said,) = route_differences(before, after)
     assert word(said) == (
-        "network packets take another route: before loopback (lo, 2,000 packets an "
-        "execution); after veth on a bridge (client, server, 2,100 packets an execution), veth "
-        "(to-client, to-server, 2,000 packets an execution); each passes 2.0 instead of 1.0 "
-        "devices; softirq takes 8.00 µs instead of 2.00 µs of an execution's critical path"
+        "network packets take another route: before loopback (lo, 2,000 packets a "
+        "run); after veth on a bridge (client, server, 2,100 packets a run), veth "
+        "(to-client, to-server, 2,000 packets a run); each passes 2.0 instead of 1.0 "
+        "devices; softirq takes 8.00 µs instead of 2.00 µs of a run's critical path"
     )
     assert route_differences(after, before)
     routes = find_routes(before, after)[0]

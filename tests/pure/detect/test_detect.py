@@ -298,8 +298,7 @@ def test_types_without_a_counterpart_are_counted():
     )  # fmt: skip
     finite(found)
     assert any(
-        "10 executions after of a type that has none before" in note
-        for note in word_all(found.remarks)
+        "10 runs after of a type that has none before" in note for note in word_all(found.remarks)
     )
 
 
@@ -311,7 +310,7 @@ def test_bad_settings_are_refused():
         detect(one, one, alpha=0)
     with pytest.raises(ValueError, match="different symbols"):
         detect(one, table([[1]]))
-    with pytest.raises(ValueError, match="one type per execution"):
+    with pytest.raises(ValueError, match="one type per run"):
         detect(one, one, normal_type=np.zeros(2, int), sample_type=np.zeros(1, int))
 
 

@@ -67,7 +67,7 @@ def together(normal, sample, taken, *, size=6):
 def test_the_burst_of_a_stranger_is_no_alarm_and_hides_none():
     burst, quiet = (0, 9e6, 4e6, 8e6, 1e6), (0, 0, 0, 0, 0)
     assert not together(drawn(1), drawn(2), (quiet, burst))
-    # A slow-down is found beside it, in whichever set the burst was.
+    # A slowdown is found beside it, in whichever set the burst was.
     assert together(drawn(1), drawn(2, times=1.2), (quiet, burst))
     assert together(drawn(1), drawn(2, times=1.2), (burst, quiet))
     # What no neighbour makes needs no run to confirm it.

@@ -47,7 +47,7 @@ def test_a_new_rule_decides_and_has_sentences():
     verdict, reasons = verdict_of("interval", 1.5)
     assert verdict == "anomaly"
     assert word(reasons[0]).startswith("total is +")
-    assert word(reasons[0]).endswith("an execution; flagged by the interval rule: the total")
+    assert word(reasons[0]).endswith("a run; flagged by the interval rule: the total")
     assert verdict_of("interval", 1.0) == ("ok", (NotFlaggedByRule("interval"),))
 
 

@@ -24,7 +24,7 @@ def test_executions_after_are_asked_for_as_those_before(critpath, tmp_path):
         run = critpath("compare", save[0], "memcached/trace", cwd=tmp_path)
         assert run.returncode == 2
         what, do = run.stderr.splitlines()[-2:]
-        assert what == "critpath: memcached/trace: nothing says what an execution is"
+        assert what == "critpath: memcached/trace: nothing says what a run is"
         assert do == f"  --execution {asked} chooses the same as before"
         advised = shlex.split(do)[:2]
         run = critpath("compare", save[0], "memcached/trace", *advised, cwd=tmp_path)

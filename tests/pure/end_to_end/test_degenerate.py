@@ -92,7 +92,7 @@ def test_every_clustering_has_an_answer(case, method):
 
 
 def test_an_empty_set_is_inconclusive():
-    with pytest.raises(InconclusiveError, match="the normal set has no execution"):
+    with pytest.raises(InconclusiveError, match="there is no run before"):
         compare(draw([]), draw([SAME]))
 
 

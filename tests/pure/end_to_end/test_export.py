@@ -131,7 +131,7 @@ def test_a_window_as_a_graph(critpath, guest, tmp_path):
     )
     for arguments, says in (
         ((source, *SPECIFICATION, "--format", "graphml"), "graph of one window"),
-        ((source, *SPECIFICATION, "--id", "99"), "has no execution 99"),
+        ((source, *SPECIFICATION, "--id", "99"), "has no run 99"),
         ((saved, "--quiet", "--id", "8", "--format", "graphml"), "holds paths alone"),
         ((source, "--quiet", "--from", "1", "--to", "2", "--format", "graphml"), "nothing was"),
         ((source, *SPECIFICATION, "--id", "8", "-o", file), "exists already"),
@@ -147,4 +147,4 @@ def test_a_window_as_a_graph(critpath, guest, tmp_path):
     words = ("path", saved, "--quiet", "--id", "8", "--segments")
     assert critpath(*words, "-o", out).returncode == 0
     assert out.read_text() == critpath(*words).stdout
-    assert out.read_text().startswith("worker-1 333, execution 8 ")
+    assert out.read_text().startswith("worker-1 333, 8 ")

@@ -94,7 +94,7 @@ def test_normal_recordings_are_calibrated(told, places, tmp_path):
         ),
         code=(0, 3),
     )
-    assert "Smallest slow-down" in done.stdout
+    assert "Smallest slowdown" in done.stdout
     assert json.loads((tmp_path / "c.json").read_text())["detectable"]
 
 
@@ -173,5 +173,5 @@ def test_spans_are_of_requests_alone(critpath, places, tmp_path):
     words = ("export", places[0], *SLICES, "--format", "otlp-json", "-o", tmp_path / "spans")
     done = critpath(*words)
     assert done.returncode == 2
-    assert "its executions are no requests: slices:wake" in done.stderr
+    assert "its runs are not requests: slices:wake" in done.stderr
     assert not (tmp_path / "spans").exists()

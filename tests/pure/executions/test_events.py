@@ -146,7 +146,7 @@ def test_one_event_for_both_is_said(record):
     made = record()
     for time, key in ((10, 1), (20, 1), (30, 2)):
         made.add(time, 0, "app:begin", id=key, **context(7))
-    said = "begin and end are the same event, app:begin: executions last from one to the next "
+    said = "begin and end are the same event, app:begin: runs last from one to the next "
     found = find_executions(made.events(), "events:app:begin,app:begin,key=id")
     assert found.id == ("1",)
     assert found.notes[0] == said + "of the same id"
@@ -161,7 +161,7 @@ def test_zero_length_is_left_out_and_counted(record):
     made.add(10, 0, "app:end", **context(7))
     found = find_executions(made.events(), PAIR)
     assert (len(found), found.incomplete) == (0, 1)
-    assert found.notes == ("1 execution of 0 ns left out",)
+    assert found.notes == ("1 run of 0 ns left out",)
 
 
 def test_conditions_select(record):

@@ -50,7 +50,7 @@ def test_a_second_exec_goes_on_and_names_the_execution(record):
     found = find_executions(made.events(), "process")
     assert found.begin.tolist() == [103]
     assert found.label == ("sleep",)
-    assert found.notes == ("1 later exec in a running execution, which goes on",)
+    assert found.notes == ("1 later exec in a run that goes on",)
 
 
 def test_processes_are_labelled_by_what_their_interpreter_ran(record):

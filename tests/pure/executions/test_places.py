@@ -141,7 +141,7 @@ def test_processes_of_an_interleaved_command_are_not_of_these_runs(record):
     runs = (Run(1, 70, 500, 600, 0), Run(2, 71, 90, 200, 0))
     found = find_executions(made.events(), "process,comm=cat", runs=runs)
     assert found.tid.tolist() == [7, 9]
-    assert "1 execution outside the recording's runs" in found.notes
+    assert "1 run outside the recording's runs" in found.notes
     none = find_executions(made.events(), "process,comm=cat", runs=runs[:1])
     assert none.tid.tolist() == [9]
 

@@ -59,8 +59,8 @@ def test_windows_keep_the_path_as_written():
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "not an execution specification"),
-        ("proces", "not an execution specification"),
+        ("", "not what --execution takes"),
+        ("proces", "not what --execution takes"),
         ("events:", "only one event"),
         ("events:a", "only one event"),
         ("events:a,", "without a name"),

@@ -45,7 +45,7 @@ def test_the_answer_stands_first(critpath, extract):
     run = critpath("explore", extract)
     assert run.returncode == 0, run.stderr
     lines = run.stdout.splitlines()
-    assert lines[0] == "● IN COMMON: In all 40 slow get executions, server began on CPU 0"
+    assert lines[0] == "● IN COMMON: In all 40 slow get requests, server began on CPU 0"
     assert "selected: 40 of 400 with latency >= p90" in lines
     assert "Known at its begin:" in run.stdout
     assert "A condition is a difference, not a culprit" in lines[-1]
@@ -100,7 +100,7 @@ def test_nothing_is_written_where_a_condition_is_wrong(critpath, extract, tmp_pa
     assert list(tmp_path.iterdir()) == []
     nobody = critpath("explore", extract, "--given", "latency >= 10s")
     assert nobody.returncode == 2
-    assert "no execution fits" in nobody.stderr
+    assert "no request fits" in nobody.stderr
 
 
 def test_names_of_a_trace_act_nowhere(critpath, hostile, tmp_path):

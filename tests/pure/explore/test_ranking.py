@@ -109,7 +109,7 @@ def test_what_makes_executions_slow_is_found_and_said():
     [question] = exploration.questions
     chip, headline, why = describe_question(question, exploration.facts)
     assert chip == "● IN COMMON"
-    assert headline == "In all 40 slow `get` executions, `server` began on CPU 0"
+    assert headline == "In all 40 slow `get` requests, `server` began on CPU 0"
     assert "at least" in why
     best = question.best
     assert best.known

@@ -34,10 +34,10 @@ def test_healthy_recordings_are_calibrated(saved, capsys):
     names = saved([25, 25, 25])
     assert main(["calibrate", *names, *QUICK, "--json", "c.json"]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("CALIBRATED: at 30 executions compare alarms in ")
+    assert out.startswith("CALIBRATED: at 30 runs compare alarms in ")
     assert "floor = 0." in out
-    assert "recordings 30: needs 5 executions more in one recording" in out
-    assert "shuffled 100: needs 55 executions more" in out
+    assert "recordings 30: needs 5 runs more in one recording" in out
+    assert "shuffled 100: needs 55 runs more" in out
     document = json.loads(Path("c.json").read_text(encoding="utf-8"))
     assert document["format"] == "critpath/calibration/1"
     assert len(document["floor"]["recordings"]) == 3

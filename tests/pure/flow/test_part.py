@@ -51,7 +51,7 @@ def test_a_sample_of_one_type_of_seven(normal, quick):
     found = flow.compare(normal, few, quick)
     part = found.warnings[0]
     words = Words(types=found.name_types())
-    assert word(part, words).startswith("compared with 15 of 105 executions before (type `cpu`")
+    assert word(part, words).startswith("compared with 15 of 105 runs before (type `cpu`")
     assert found.verdict == "anomaly"
     assert part in found.reasons
     most = of_types(normal, kinds[:-1])
@@ -73,7 +73,7 @@ def test_where_the_total_alone_decides_no_state_is_named(normal, paths_of):
     levels = (("*", "off"), ("total", "error"))
     found = flow.compare(normal, sample, CompareSettings(level=levels))
     assert found.verdict == "anomaly"
-    assert word(found.reasons[0]).startswith("total is +8.03 ms an execution of cpu (p = ")
+    assert word(found.reasons[0]).startswith("total is +8.03 ms a run of cpu (p = ")
     words = Words(types=found.name_types())
     notes = [note for note in word_all(found.detection.remarks, words) if "by itself" in note]
     assert [note.partition(" +")[0] for note in notes] == ["type `cpu` by itself: total"]

@@ -222,7 +222,7 @@ def test_what_many_bear_out_comes_before_one_that_was_held_up_once():
     first, second = group_causes([disk, *timers], explained(13), 36)
     assert (len(first.positions), first.contribution) == (12, 11 * MS)
     assert (second.positions, second.contribution) == ([0], 302 * MS)
-    # A tail of one that is most of the slow-down stays first.
+    # A tail of one that is most of the slowdown stays first.
     few = [alter(TIMER, execution=e, contribution=0.5 * MS) for e in range(1, 31)]
     first, _ = group_causes([disk, *few], explained(31), 36)
     assert (first.positions, first.contribution) == ([0], 302 * MS)

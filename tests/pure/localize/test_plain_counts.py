@@ -211,8 +211,8 @@ def test_settings_that_no_test_can_have_are_refused(
     with pytest.raises(ValueError, match="different symbols"):
         check(table, VectorTable(SYMBOLS[1:2], zeros, zeros), rule)
     none = VectorTable(SYMBOLS[:1], zeros[:0], zeros[:0])
-    for sets, name in (((none, table), "normal"), ((table, none), "sample")):
-        with pytest.raises(InconclusiveError, match=f"the {name} set has no execution"):
+    for sets, name in (((none, table), "before"), ((table, none), "after")):
+        with pytest.raises(InconclusiveError, match=f"there is no run {name}"):
             check(*sets, rule)
 
 

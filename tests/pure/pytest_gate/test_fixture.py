@@ -192,7 +192,7 @@ def test_a_baseline_of_requests_says_how_the_others_are_found(project, hosts):
     done.assert_outcomes(failed=1)
     done.stdout.fnmatch_lines(
         [
-            "critpath: executions before are requests:web:8080, those after are processes",
+            "critpath: runs before are requests:web:8080, those after are processes",
             "  --execution requests:web:8080 chooses the same of both",
         ]
     )
@@ -253,7 +253,7 @@ def test_without_a_baseline(project, pytester, recorder):
     assert recorder["calls"] == []
     done = project(CALL, "--critpath-update")
     done.assert_outcomes(passed=1)
-    done.stdout.fnmatch_lines(["*critpath baselines*", "*b.json: made of 15 executions*"])
+    done.stdout.fnmatch_lines(["*critpath baselines*", "*b.json: made of 15 runs*"])
     assert (pytester.path / "b.json").exists()
 
 
@@ -272,7 +272,7 @@ def test_update_and_accept(project, pytester, recorder, recordings):
     assert sources() == ["normal", "normal-later"]
     done = project(CALL, "--critpath-accept")
     done.assert_outcomes(passed=1)
-    done.stdout.fnmatch_lines(["*b.json: begun anew with 5 executions of 1 recording"])
+    done.stdout.fnmatch_lines(["*b.json: begun anew with 5 runs of 1 recording"])
     assert sources() == ["sample-lock"]
 
 

@@ -323,7 +323,7 @@ def test_requests_of_a_server_without_marks_are_in_a_dump(
     made = Path(done.stdout.strip())
     shown = critpath("path", made, "--execution", "requests")
     assert shown.returncode == 0, shown.stderr
-    assert re.search(r"[1-3] executions?, ", shown.stdout), shown.stdout
+    assert re.search(r"[1-3] requests?, ", shown.stdout), shown.stdout
 
 
 def test_one_of_each_name_runs(

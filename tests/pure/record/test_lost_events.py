@@ -40,7 +40,7 @@ def test_executions_whose_begin_was_overwritten_are_left_out_and_that_is_told(
     done = critpath("export", "--format", "paths", place, *wanted, "-o", tmp_path / "saved.parquet")
     assert done.returncode == (3 if lost == 5 else 0), done.stderr
     if lost == 5:
-        assert "no complete execution" in done.stderr
+        assert "no complete run" in done.stderr
         assert "5 events and 0 packets lost" in done.stderr
     elif not lost:
         assert "lost" not in done.stderr

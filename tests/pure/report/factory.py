@@ -245,7 +245,7 @@ def clustering(n: int) -> Clustering:
         ordering=np.arange(n, dtype=np.int64),
         reachability=np.where(np.arange(n) == 0, np.inf, 0.7),
         method="optics min_samples=5 xi=0.05" if n else "single",
-        notes=("1 execution was noise: joined to its nearest cluster",) if n > 4 else (),
+        notes=("1 request was noise: joined to its nearest cluster",) if n > 4 else (),
     )
 
 
@@ -402,9 +402,9 @@ def comparison(
     fields: dict[str, Any] = {
         "verdict": verdict,
         "reasons": {
-            "ok": (f"no anomaly in {samples} executions against {normals}",),
+            "ok": (f"no anomaly in {samples} requests against {normals}",),
             "anomaly": ("WAIT_TIMER is new in the sample set (p 0.0012)",),
-            "inconclusive": ("the sample set has no execution",),
+            "inconclusive": ("there is no run after",),
         }[verdict],
         "warnings": ("the sets were recorded in different sessions: the floor is 10 %",),
         "normal": sets[0],

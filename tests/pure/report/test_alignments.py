@@ -155,7 +155,7 @@ def test_tracks_of_stockholm(factory):
     record = read.sequences[0]
     assert record.annotations["set"] == "normal"
     assert record.annotations["tid"] == "1201"
-    assert record.description.startswith("normal execution 1, worker [1201], ")
+    assert record.description.startswith("normal run 1, worker [1201], ")
     row = aligned.rows[0]
     present = [d for s, d in zip(row.symbols, row.durations, strict=True) if s >= 0]
     assert record.letter_annotations["duration"] == "".join(map(label_duration, present))
@@ -265,7 +265,7 @@ def test_trees_have_the_rows_names_and_lengths():
 def test_a_damaged_tree_is_an_error_of_two_lines(tree):
     one = entry([[1], [2]])
     one.tree = tree
-    with pytest.raises(UnreadableError, match="tree of execution 1 is damaged"):
+    with pytest.raises(UnreadableError, match="tree of run 1 is damaged"):
         write_trees([one])
 
 

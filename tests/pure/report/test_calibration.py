@@ -48,7 +48,7 @@ def calibration() -> CalibrationDocument:
         format=CALIBRATION_FORMAT,
         version="0",
         verdict="calibrated",
-        reasons=["at 30 executions compare alarms in 0.5 %", "floor 6.3 % recommended"],
+        reasons=["at 30 runs compare alarms in 0.5 %", "floor 6.3 % recommended"],
         warnings=["a name: \x1b[31m\u202e"],
         executions=300,
         mean=10e6,

@@ -96,7 +96,7 @@ def test_sentences_read_as_they_are_written():
     assert inert("a `b c` d") == "a `b c` d"
     assert inert("RUN@x is (y@z), new.") == "`RUN@x` is (`y@z`), new."
     assert inert("x" * 700).endswith("...")
-    for plain in ("no slow-down, explain_limit", "field 'type' (2026-11-21T04:35:30Z)", "95 %, n0"):
+    for plain in ("no slowdown, explain_limit", "field 'type' (2026-11-21T04:35:30Z)", "95 %, n0"):
         assert inert(plain) == plain
     # States are code, whichever letters they have.
     assert inert("RUN is up, WAIT_CPU too.") == "`RUN` is up, `WAIT_CPU` too."

@@ -73,5 +73,5 @@ def test_the_table_counts_what_it_leaves_out(factory):
     text = io.StringIO()
     rows, left = summarize_code(paths, 1)
     render_code(rows, left, len(paths), Console(file=text, width=100))
-    assert "4 executions, by place in the code" in text.getvalue()
+    assert "4 runs, by place in the code" in text.getvalue()
     assert "(2 further places)" in text.getvalue()

@@ -216,7 +216,7 @@ def test_a_summary_says_where_each_label_spends_its_time(factory):
         )
     text = printed(render_summary, found)
     for of in found:
-        assert f"{of.executions} executions, median " in text
+        assert f"{of.executions} runs, median " in text
     assert re.search(r"^waiting for a timer +\(its own\) +[\d.]+ ms +\d+ %", text, re.MULTILINE)
 
 
@@ -285,7 +285,7 @@ def test_a_path_says_which_execution_it_is(factory):
     paths = factory.comparison().sample.paths
     named = {"execution": "e7", "label": "cpu"}
     document = path_document(paths, 0, tid=5, comm="x", losses=(), **named)
-    assert printed(render_path, document).startswith("x 5, execution e7 cpu: ")
+    assert printed(render_path, document).startswith("x 5, e7 cpu: ")
 
 
 def test_a_thread_whose_id_is_not_known_has_only_its_name(factory):

@@ -74,13 +74,13 @@ def test_a_trace_s_id_finds_its_requests(critpath, file, asked):
 def test_a_trace_may_be_exported(critpath, file, tmp_path):
     run = critpath("export", file, "--id", trace(3), "--format", "segments", "-o", tmp_path / "x")
     assert run.returncode == 0, run.stderr
-    assert "2 executions written" in run.stderr
+    assert "2 paths written" in run.stderr
 
 
 def test_no_such_trace(critpath, file, tmp_path):
     run = critpath("path", file, "--id", trace(999))
     assert run.returncode == 2
-    assert f"has no execution {trace(999)}" in run.stderr
+    assert f"has no run {trace(999)}" in run.stderr
     assert "no trace id was recorded" not in run.stderr
     place = tmp_path / "untraced.paths"
     save_paths(running(found(two_tiers())), place)

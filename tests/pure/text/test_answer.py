@@ -433,7 +433,7 @@ def sentences_of(found):
 
 OLD_WORDS = re.compile(
     r"\b(normal|sample) (set|execution|type|cluster)s?\b|\bexecutions?\b(?! given)|->|\d us\b|"
-    r"\banomal|\bexcess\b|slow-down|\([^()]*\("
+    r"\banomal|\bexcess\b|slowdown|\([^()]*\("
 )
 
 

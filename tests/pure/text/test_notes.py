@@ -38,7 +38,7 @@ def test_a_note_is_read_as_it_was_written():
 
 def test_what_executions_and_types_are_called_is_told_last():
     some = SomeExamined(2, 6)
-    assert notes.word(some).startswith("2 of 6 slow executions were examined")
+    assert notes.word(some).startswith("2 of 6 slow runs were examined")
     assert notes.word(some, REQUESTS).startswith("2 of 6 slow requests were examined")
     slower = SlowerType(Shift("RUN", 1e6, 0, "", 0.1))
     assert notes.word(slower, REQUESTS).startswith("type `checkout` by itself: RUN")
