@@ -168,7 +168,9 @@ def _smaller(page: _Page, small: list[tuple[int, CauseEntry]]) -> str:
     ]
     rest = [cause for _, cause in small[_MOST_SMALL:]]
     rest += [cause for cause in page.document.causes if cause.minor]
-    beyond = text(describe_other_causes(page.document, rest)).removeprefix("and ")
+    beyond = text(describe_other_causes(page.document, rest).replace("-", "\u2212")).removeprefix(
+        "and "
+    )
     said += [beyond] if beyond else []
     if not small:
         return f'<p class="sub">Besides: {beyond}.</p>' if beyond else ""

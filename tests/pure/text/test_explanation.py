@@ -160,7 +160,7 @@ def test_causes_add_up_to_a_sentence(told):
         assert account.endswith(f" by these causes, less {less:g} ms that faster steps won back.")
         assert (lost, lost) == pytest.approx((won - less, whole / MS), abs=0.06)
     cause.contribution = -62_500.0
-    assert describe_other_causes(document, [cause]).endswith(", \u2212125 µs in all")
+    assert describe_other_causes(document, [cause]).endswith(", -125 µs in all")
 
 
 def test_an_effect_of_a_faster_step_is_negative(told):
