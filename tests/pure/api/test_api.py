@@ -178,7 +178,7 @@ def test_exploring_says_what_the_command_says(sets, tmp_path):
     found = cp.explore(*sets, given=["label == 'cpu'"], what="latency >= 8ms")
     assert found.to_dict()["format"] == "critpath/exploration/1"
     assert repr(found).splitlines() == list(found.sentences)
-    assert "5 of 20 `cpu` executions" in found.sentences[0]
+    assert "5 of 20 `cpu` requests" in found.sentences[0]
     found.to_html(tmp_path / "page.html")
     assert (tmp_path / "page.html").read_text().startswith("<!DOCTYPE html>")
     assert len(found.conditions) == found.conditions.to_arrow().num_rows
