@@ -37,8 +37,15 @@ OPTIONS: Final = (
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     """Write the page and return 0."""
+    from critpath.store import find_format  # noqa: PLC0415 - numpy
+
     check_inputs([arguments.trace])
     check_outputs([arguments.output], [arguments.trace])
+    if find_format(arguments.trace) in {"paths", "dataset"}:
+        raise UsageError(
+            f"a window is of a trace, and {arguments.trace} holds paths alone",
+            "name the recording that they were extracted from",
+        )
     begin, end = arguments.begin, arguments.end
     if None not in {begin, end} and begin >= end:
         raise UsageError("--from is not before --to", "exchange them")

@@ -123,14 +123,17 @@ def draw_window(timelines: Timelines, begin: int, end: int, path: PathSet | None
     counts = np.diff(timelines.start)
     spent = np.minimum(timelines.ran_end, end) - np.maximum(timelines.ran_begin, begin)
     on_cpu = np.bincount(timelines.ran_worker, spent, len(workers)).astype(np.int64)
-    of_path = np.zeros(0, np.int64) if path is None else _workers_of(timelines, path)
     rank = np.full(len(workers), len(workers), np.int64)
+    of_path = rows = np.zeros(0, np.int64)
     if path is not None:
-        times = np.bincount(of_path[of_path >= 0], path.paths.duration[of_path >= 0], len(workers))
+        rows = np.flatnonzero((path.paths.end > begin) & (path.paths.begin < end))
+        of_path = _workers_of(timelines, path)[rows]
+        known = of_path >= 0
+        times = np.bincount(of_path[known], path.paths.duration[rows][known], len(workers))
         order = np.argsort(-times, kind="stable")
         order = order[times[order] > 0]
         own = _workers_of(timelines, path, own=True)
-        order = np.concatenate([own, order[~np.isin(order, own)]])
+        order = np.concatenate([own[np.isin(own, order)], order[~np.isin(order, own)]])
         rank[order] = np.arange(len(order))
     seen = np.flatnonzero(((counts > 0) | (rank < len(workers))) & (workers.idle_cpu < 0))
     threads = seen[np.lexsort((-counts[seen], -on_cpu[seen], rank[seen]))]
@@ -157,7 +160,7 @@ def draw_window(timelines: Timelines, begin: int, end: int, path: PathSet | None
         threads[:kept],
         on_path,
         on_cpu[threads[:kept]],
-        _segments(path, place[of_path]),
+        _segments(path, rows, place[of_path]),
         (len(left), int(counts[left].sum())),
     )
 
@@ -179,21 +182,20 @@ def _workers_of(timelines: Timelines, path: PathSet, *, own: bool = False) -> I6
     return np.array(found, np.int64)
 
 
-def _segments(path: PathSet | None, place: I64) -> Segments:
+def _segments(path: PathSet | None, rows: I64, place: I64) -> Segments:
     if path is None:
-        none = np.zeros(0, np.int64)
-        return Segments(none, none, none, none, none, (), ())
+        return Segments(*(rows,) * 5, (), ())
     of = path.paths
     return Segments(
-        of.begin,
-        of.end,
+        of.begin[rows],
+        of.end[rows],
         place,
-        of.state.astype(np.int64),
-        of.cpu.astype(np.int64),
-        tuple(safe_text(word_detail(of.details[code])) for code in of.detail.tolist()),
+        of.state[rows].astype(np.int64),
+        of.cpu[rows].astype(np.int64),
+        tuple(safe_text(word_detail(of.details[code])) for code in of.detail[rows].tolist()),
         tuple(
             f"{safe_text(of.strings[comm])}{f' {tid}' if tid >= 0 else ''}".lstrip()
-            for comm, tid in zip(of.comm.tolist(), of.tid.tolist(), strict=True)
+            for comm, tid in zip(of.comm[rows].tolist(), of.tid[rows].tolist(), strict=True)
         ),
     )
 
