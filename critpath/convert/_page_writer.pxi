@@ -34,6 +34,7 @@ cdef enum:
     PAGE_LONGEST = PAGE_DATA - PAGE_COUNT - 16   # bytes of a record: with its time, and a loss
     PAGE_HELD = 64 << 20     # bytes of all that is held at most
     PAGE_EXTEND = 30
+    PAGE_OPEN = 64           # files that are open at a time
     PAGE_LOST = -1           # instead of a record's length: events that were lost
 
 cdef extern from *:
@@ -62,6 +63,7 @@ ctypedef struct CpuPages:
     uint8_t* bytes
     int64_t bytes_used, bytes_room
     int in_order
+    int file                # its descriptor plus 1; 0: not open
 
 
 cdef int compare_held(const void* a, const void* b) noexcept nogil:
@@ -90,6 +92,7 @@ cdef class PageWriter:
     cdef bytes directory
     cdef int big_endian, held
     cdef int64_t held_bytes, cpu_count   # cpus up to the highest that has anything
+    cdef int64_t open_count              # files
 
     def __cinit__(self, str directory, *, bint big_endian=False, bint held=False):
         self.directory = os.fsencode(directory)
@@ -101,6 +104,7 @@ cdef class PageWriter:
     def __dealloc__(self):
         cdef int64_t cpu
         if self.cpus != NULL:
+            self.close_files()
             for cpu in range(PAGE_MOST_CPUS):
                 free(self.cpus[cpu].page)
                 free(self.cpus[cpu].held)
@@ -310,33 +314,56 @@ cdef class PageWriter:
         cdef uint32_t commit = <uint32_t>of.used
         cdef int64_t done = 0
         cdef ssize_t now
-        cdef int descriptor, failed = 0
-        cdef const char* place
+        cdef int failed = 0
         if of.missed:
             commit |= PAGE_MISSED
         if of.missed > 0:
             commit |= PAGE_STORED
             self.store(of.page + PAGE_HEAD + of.used, of.missed, PAGE_COUNT)
         self.store(of.page + 8, commit, 8)
-        with gil:
-            name = b"%s/cpu%d" % (self.directory, cpu)
-            place = name
-            descriptor = posix_open_page(place, PAGE_FILE_FLAGS, 0o600)
-            if descriptor < 0:
-                raise OSError(errno, os.strerror(errno), os.fsdecode(name))
+        done = PAGE_HEAD + of.used + (PAGE_COUNT if of.missed > 0 else 0)
+        memset(of.page + done, 0, PAGE_WHOLE - done)
+        done = 0
+        if of.file == 0:
+            self.open_file(of, cpu)
         while done < PAGE_WHOLE and not failed:
-            now = posix_write_page(descriptor, of.page + done, PAGE_WHOLE - done)
+            now = posix_write_page(of.file - 1, of.page + done, PAGE_WHOLE - done)
             if now >= 0:
                 done += now
             elif errno != EINTR:
                 failed = errno
-        posix_close_page(descriptor)
         if failed:
             with gil:
-                raise OSError(failed, os.strerror(failed), os.fsdecode(name))
-        memset(of.page, 0, PAGE_WHOLE)
+                raise OSError(failed, os.strerror(failed), self.name(cpu))
         of.used = of.missed = 0
         return 0
+
+    cdef int open_file(self, CpuPages* of, int64_t cpu) except -1 nogil:
+        cdef int descriptor
+        cdef const char* place
+        if self.open_count == PAGE_OPEN:
+            self.close_files()
+        with gil:
+            name = os.fsencode(self.name(cpu))
+            place = name
+            descriptor = posix_open_page(place, PAGE_FILE_FLAGS, 0o600)
+            if descriptor < 0:
+                raise OSError(errno, os.strerror(errno), self.name(cpu))
+        of.file = descriptor + 1
+        self.open_count += 1
+        return 0
+
+    cdef void close_files(self) noexcept nogil:
+        cdef int64_t cpu
+        for cpu in range(self.cpu_count):
+            if self.cpus[cpu].file:
+                posix_close_page(self.cpus[cpu].file - 1)
+                self.cpus[cpu].file = 0
+        self.open_count = 0
+
+    def name(self, int64_t cpu):
+        """Return the file of a cpu."""
+        return os.fsdecode(b"%s/cpu%d" % (self.directory, cpu))
 
     cdef void put_entry(self, CpuPages* of, uint32_t kind, uint64_t delta) noexcept nogil:
         """Put an entry's head: bit-fields are allocated from the other end where it is big."""
@@ -374,4 +401,5 @@ cdef class PageWriter:
             found[cpu] = (
                 of.records, of.first, of.last, of.late, of.too_long, of.lost, of.unknown
             )
+        self.close_files()
         return found
