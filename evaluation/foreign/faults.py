@@ -16,7 +16,6 @@ import argparse
 import contextlib
 import re
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Mapping
