@@ -79,10 +79,11 @@ def write_large(place: Path, events: int) -> int:
     return rounds * CPUS * ROUND
 
 
-def run(command: list[str]) -> tuple[float, float, int]:
+def run(command: list[str], output: Path | None = None) -> tuple[float, float, int]:
     """Run a command; return its seconds by the clock, those of cpus, and its memory (MiB)."""
     begin = time.monotonic()
-    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    with (output or Path(os.devnull)).open("wb") as stream:
+        child = subprocess.Popen(command, stdout=stream, stderr=subprocess.PIPE)
     assert child.stderr is not None
     said = child.stderr.read()
     _, status, used = os.wait4(child.pid, 0)
