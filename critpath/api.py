@@ -381,13 +381,15 @@ def query(
         _setting("reader", reader),
         max_memory=_setting("max-memory", max_memory),
     )
-    paths = extract(
-        places,
-        execution=execution,
-        reader=reader,
-        max_memory=max_memory,
-        progress=progress,
-    )
+    paths = None
+    if not Database.is_of_events(sql):
+        paths = extract(
+            places,
+            execution=execution,
+            reader=reader,
+            max_memory=max_memory,
+            progress=progress,
+        )
     found = Database.of(paths, places, sql, reading, progress).ask(sql)
     if found is None:
         raise UsageError("the statement has no rows", "give a query: select ... from ...")

@@ -49,6 +49,7 @@ from critpath.model import (
     Manifest,
     PathSet,
     ReplayedRecording,
+    Rows,
     Timelines,
 )
 from critpath.model.joining import join_sets
@@ -420,6 +421,49 @@ def read_timelines(source: Path, reader: str) -> Timelines | None:
     if recording.is_several or size > SHOWN_AT_ONCE:
         return None
     return timeline.read_timelines(recording.directory, reader)[1]
+
+
+# technical: bytes of a table of events, where no other bound is given.
+EVENTS_AT_ONCE: Final = 1 << 30
+
+
+def read_event_table(
+    sources: Sequence[Path],
+    question: read.EventQuestion,
+    settings: ExtractSettings,
+    progress: Progress | None = None,
+) -> Rows | None:
+    """Return the events of some recordings as a table; None if it would be too large.
+
+    Raises
+    ------
+    UsageError
+        If a source holds paths alone.
+    """
+    table = read.EventTable(question, settings.max_memory or EVENTS_AT_ONCE)
+    for recording, place in _open_recordings(sources, settings, progress, "events"):
+        (progress or (lambda _: None))(f"reading events{place}")
+        opener = timeline.RecordingOpener(recording, question.requests, settings.reader)
+        if not _add_events(table, recording, opener):
+            return None
+    return table.finish()
+
+
+def _add_events(
+    table: read.EventTable, recording: read.Recording, opener: timeline.RecordingOpener
+) -> bool:
+    """Add a recording's events; in memory where they come out of order."""
+    table.begin(recording.path.name)
+    try:
+        with closing(opener()) as source:
+            for chunk in source:
+                if not table.add(chunk, source.classes, source.hosts, source.text):
+                    return False
+    except read.OutOfOrder as reason:
+        opener.sort_whole(reason)
+        table.forget()
+        return _add_events(table, recording, opener)
+    return True
 
 
 def _open_recordings(

@@ -22,6 +22,8 @@ from critpath.commands.output import (
     write_output,
     write_pieces,
 )
+from critpath.commands.queried import TABLE as EVENTS
+from critpath.commands.queried import parse_query, question_of, tables_of
 from critpath.commands.settings import READING, RUNNING, Settings
 from critpath.commands.sources import check_inputs, extract_sources, messages_of, words_of
 from critpath.errors import UsageError
@@ -34,10 +36,12 @@ if TYPE_CHECKING:
 
 SETTINGS = (*READING, *RUNNING)
 FORMATS: Final = ("table", "csv", "json", "parquet")
+_EVENT_TYPES: Final = dict.fromkeys(("recording", "host", "name"), "VARCHAR") | {"cpu": "INTEGER"}
 _MOST_ROWS: Final = 1000  # on a terminal
 
 # What each table has; `critpath query --tables` shows it.
 MEANINGS: Final = {
+    EVENTS: "an event of the recording, with its fields; a query of events needs no runs or requests",
     "executions": "a run or request: its id, label, begin, end and thread",
     "segments": "a segment of a critical path: when, which state, on which thread and cpu",
     "facts": "a run or request, with everything that conditions of critpath explore speak of",
@@ -85,10 +89,10 @@ class Database:
 
     Parameters
     ----------
-    paths : PathSet
-    facts : Table
+    paths : PathSet or None
+    facts : Table or None
     sketches : mapping of str to pyarrow.Table
-        What else is known of requests, by the names of `MEANINGS`.
+        What else is known, by the names of `MEANINGS`.
     max_memory : int
         Bytes that a query may take; 0 for what DuckDB takes by itself.
 
@@ -100,8 +104,8 @@ class Database:
 
     def __init__(
         self,
-        paths: PathSet,
-        facts: Table,
+        paths: PathSet | None,
+        facts: Table | None,
         sketches: Mapping[str, pa.Table] | None = None,
         *,
         max_memory: int = 0,
@@ -113,19 +117,22 @@ class Database:
 
         self._errors = duckdb.Error
         self._connection = duckdb.connect(":memory:")
-        executions = paths.executions
-        made: dict[str, Table] = {"executions": executions, "segments": paths, "facts": facts}
-        if executions.requests is not None:
-            columns = {**executions.table_columns(), **executions.requests.table_columns()}
-            columns["parent_execution"] = columns.pop("parent")
-            made["requests"] = Rows("", columns)
+        made: dict[str, Table] = {}
+        if paths is not None and facts is not None:
+            executions = paths.executions
+            made = {"executions": executions, "segments": paths, "facts": facts}
+            if executions.requests is not None:
+                columns = {**executions.table_columns(), **executions.requests.table_columns()}
+                columns["parent_execution"] = columns.pop("parent")
+                made["requests"] = Rows("", columns)
         tables = {name: table.to_arrow() for name, table in made.items()} | dict(sketches or {})
         views = [name for name in MEANINGS if f" VIEW {name} " in " ".join(_VIEWS)]
+        views = views if made else []
         self._names = [name for name in MEANINGS if name in tables or name in views]
         for name, table in tables.items():
             self._connection.register(f"{name}_arrow", table)
             self._connection.execute(f"CREATE VIEW {name} AS SELECT * FROM {name}_arrow")  # noqa: S608 - a name of ours
-        for statement in _VIEWS:
+        for statement in _VIEWS if made else ():
             self._connection.execute(statement)
         if max_memory:
             self._connection.execute(f"SET memory_limit='{max_memory}B'")
@@ -135,17 +142,31 @@ class Database:
     @classmethod
     def of(
         cls,
-        paths: PathSet,
+        paths: PathSet | None,
         sources: Sequence[Path],
         sql: str,
         reading: ExtractSettings,
         progress: Callable[[str], None] | None = None,
     ) -> Database:
-        """Return the tables that a query of some sources needs; of no query all of them."""
+        """Return the tables that a query of some sources needs; of no query all but events.
+
+        `paths`: None where the query is of events alone.
+        """
         from critpath.explore import facts_of  # noqa: PLC0415 - numpy and the stages
 
-        sketches = _sketches(paths, sources, sql, reading, progress)
-        return cls(paths, facts_of(paths), sketches, max_memory=reading.max_memory)
+        tables = dict(_events(sources, sql, reading, progress))
+        if paths is None:
+            return cls(None, None, tables, max_memory=reading.max_memory)
+        tables.update(_sketches(paths, sources, sql, reading, progress))
+        return cls(paths, facts_of(paths), tables, max_memory=reading.max_memory)
+
+    @staticmethod
+    def is_of_events(sql: str) -> bool:
+        """Return whether a query is of events alone, which need no executions."""
+        require("SQL", "query")
+        import duckdb  # noqa: PLC0415 - optional, and slow
+
+        return bool(sql) and tables_of(parse_query(duckdb.connect(":memory:"), sql)) == {EVENTS}
 
     def ask(self, sql: str) -> pa.Table | None:
         """Return the rows of a query, None of a statement that has none.
@@ -202,20 +223,22 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from critpath.model import ExtractSettings  # noqa: PLC0415 - numpy
 
     with Progress(quiet=settings["quiet"]) as progress:
-        paths = extract_sources(sources, settings, progress)
+        alone = Database.is_of_events(sql)
+        paths = None if alone else extract_sources(sources, settings, progress)
         progress("asking")
         reading = ExtractSettings(
             settings["execution"], settings["reader"], max_memory=settings["max-memory"]
         )
         database = Database.of(paths, sources, sql, reading, progress)
         found = None if arguments.tables else database.ask(sql)
-    warn(messages_of(paths), quiet=settings["quiet"], words=words_of(paths))
+    if paths is not None:
+        warn(messages_of(paths), quiet=settings["quiet"], words=words_of(paths))
     if arguments.tables:
-        rows = [
-            (table, name, kind)
-            for table, columns in database.columns().items()
-            for name, kind in columns
-        ]
+        from critpath.read import EVENT_COLUMNS  # noqa: PLC0415 - numpy
+
+        of_events = [(name, _EVENT_TYPES.get(name, "BIGINT")) for name in EVENT_COLUMNS]
+        tables = {**database.columns(), EVENTS: of_events}
+        rows = [(table, name, kind) for table, columns in tables.items() for name, kind in columns]
         known = _column_meanings()
         for name in dict.fromkeys(row[0] for row in rows):
             of = known.get(name, {})
@@ -231,11 +254,37 @@ def _column_meanings() -> dict[str, dict[str, str]]:
     """Return what the columns of tables mean, as they are declared."""
     from critpath.model import Executions, PathSet  # noqa: PLC0415 - numpy
     from critpath.model.requests import RequestFacts  # noqa: PLC0415 - as above
+    from critpath.read import EVENT_COLUMNS  # noqa: PLC0415 - as above
     from critpath.report.exports import SKETCH_TABLES  # noqa: PLC0415 - as above
 
-    found = {name: of.meanings() for name, of in SKETCH_TABLES.items()}
+    found: dict[str, dict[str, str]] = {name: of.meanings() for name, of in SKETCH_TABLES.items()}
     found["requests"] = RequestFacts.meanings() | found["requests"]
+    found[EVENTS] = EVENT_COLUMNS
     return {**found, "executions": Executions.meanings(), "segments": PathSet.meanings()}
+
+
+def _events(
+    sources: Sequence[Path],
+    sql: str,
+    reading: ExtractSettings,
+    progress: Callable[[str], None] | None,
+) -> Mapping[str, pa.Table]:
+    """Return the events that a query can be about, if it names them."""
+    import duckdb  # noqa: PLC0415 - optional, and slow
+
+    from critpath import flow  # noqa: PLC0415 - numpy and the stages
+
+    tree = parse_query(duckdb.connect(":memory:"), sql) if sql else None
+    if EVENTS not in tables_of(tree):
+        return {}
+    table = flow.read_event_table(sources, question_of(tree), reading, progress)
+    if table is None:
+        raise UsageError(
+            "the events that it asks for need more memory than --max-memory allows (1 GiB without)",
+            "ask for fewer: where name = 'sched_switch' and time_ns between ... and ..., "
+            "and name the columns",
+        )
+    return {EVENTS: table.to_arrow()}
 
 
 def _sketches(

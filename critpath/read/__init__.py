@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         SOCKET_EVENTS,
         SOURCE_PORT,
     )
+    from critpath.read.event_table import EVENT_COLUMNS, EventQuestion, EventTable
     from critpath.read.hosts import decide_hosts, decided_hosts
     from critpath.read.recording import Recording
     from critpath.read.streaming import (
