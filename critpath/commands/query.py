@@ -32,7 +32,7 @@ from critpath.extras import require
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from critpath.model import ExtractSettings, PathSet, Table
+    from critpath.model import ExtractSettings, FactTable, PathSet, Table
 
 SETTINGS = (*READING, *RUNNING)
 FORMATS: Final = ("table", "csv", "json", "parquet")
@@ -41,7 +41,7 @@ _MOST_ROWS: Final = 1000  # on a terminal
 
 # What each table has; `critpath query --tables` shows it.
 MEANINGS: Final = {
-    EVENTS: "an event of the recording, with its fields; a query of events needs no runs or requests",
+    EVENTS: "an event of the recording, with its fields; of events alone a query needs no runs",
     "executions": "a run or request: its id, label, begin, end and thread",
     "segments": "a segment of a critical path: when, which state, on which thread and cpu",
     "facts": "a run or request, with everything that conditions of critpath explore speak of",
@@ -90,7 +90,7 @@ class Database:
     Parameters
     ----------
     paths : PathSet or None
-    facts : Table or None
+    facts : FactTable or None
     sketches : mapping of str to pyarrow.Table
         What else is known, by the names of `MEANINGS`.
     max_memory : int
@@ -105,17 +105,18 @@ class Database:
     def __init__(
         self,
         paths: PathSet | None,
-        facts: Table | None,
+        facts: FactTable | None,
         sketches: Mapping[str, pa.Table] | None = None,
         *,
         max_memory: int = 0,
     ) -> None:
-        from critpath.model import Rows  # noqa: PLC0415 - start-up time
+        from critpath.model import Column, Rows  # noqa: PLC0415 - start-up time
 
         require("SQL", "query")
         import duckdb  # noqa: PLC0415 - optional, and slow
 
         self._errors = duckdb.Error
+        self._meanings = {} if facts is None else facts.meanings_of_facts()
         self._connection = duckdb.connect(":memory:")
         made: dict[str, Table] = {}
         if paths is not None and facts is not None:
@@ -125,6 +126,10 @@ class Database:
                 columns = {**executions.table_columns(), **executions.requests.table_columns()}
                 columns["parent_execution"] = columns.pop("parent")
                 made["requests"] = Rows("", columns)
+                # A label is the same in every table; what explore calls so is the service.
+                columns = dict(facts.table_columns())
+                columns = {**columns, "service": columns["label"]}
+                made["facts"] = Rows("", {**columns, "label": Column(executions.label)})
         tables = {name: table.to_arrow() for name, table in made.items()} | dict(sketches or {})
         views = [name for name in MEANINGS if f" VIEW {name} " in " ".join(_VIEWS)]
         views = views if made else []
@@ -185,6 +190,10 @@ class Database:
                 f"DuckDB refuses it: {first}", "critpath query --tables says what can be asked"
             ) from None
 
+    def meanings(self) -> dict[str, dict[str, str]]:
+        """Return what columns of tables mean, as far as it is known."""
+        return {**_column_meanings(), **dict.fromkeys(("facts", "slow", "tree"), self._meanings)}
+
     def columns(self) -> dict[str, list[tuple[str, str]]]:
         """Return every table's columns and their types."""
         found: dict[str, list[tuple[str, str]]] = {}
@@ -239,7 +248,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         of_events = [(name, _EVENT_TYPES.get(name, "BIGINT")) for name in EVENT_COLUMNS]
         tables = {**database.columns(), EVENTS: of_events}
         rows = [(table, name, kind) for table, columns in tables.items() for name, kind in columns]
-        known = _column_meanings()
+        known = database.meanings()
         for name in dict.fromkeys(row[0] for row in rows):
             of = known.get(name, {})
             mine = [(*row, of.get(row[1], "")) for row in rows if row[0] == name]

@@ -117,6 +117,22 @@ class FactTable(Table):
     def __len__(self) -> int:
         return len(self.id)
 
+    def meanings_of_facts(self) -> dict[str, str]:
+        """Return what the columns are that a name alone does not say, with their unit."""
+        numbers = {
+            "position": "its number, which ids need not be",
+            "label": "a name that the specification gives",
+            "begin_ns": "when it begins",
+            "end_ns": "when it ends",
+            "parent": "the position of what it was asked for",
+        }
+        units = {"time": "a time, in ns", "number": "a number"}
+        return numbers | {
+            name: units[fact.kind]
+            for name, fact in self.facts.items()
+            if fact.kind in units and name not in numbers
+        }
+
     def table_columns(self) -> Mapping[str, Column]:
         """Return a row per execution; ``position`` numbers them, ``parent`` is such a number."""
         result = {

@@ -41,7 +41,7 @@ def ask(recording, sql, about=None):
     ],
 )
 def test_conditions_reach_the_reader(where, asked):
-    found = question("select time_ns, name from events where " + where + " order by cpu")
+    found = question("select time_ns, name from events where " + where + " order by cpu")  # noqa: S608 - ours
     for name, default in (("names", ()), ("cpus", None), ("tids", None)):
         assert getattr(found, name) == asked.get(name, default), name
     for name in ("begin", "end"):
