@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    import duckdb
-
     from critpath.read import EventQuestion
 
 TABLE: Final = "events"
@@ -20,7 +18,7 @@ _SWAPPED: Final = {
 }
 
 
-def parse_query(connection: duckdb.DuckDBPyConnection, sql: str) -> Any:
+def parse_query(connection: Any, sql: str) -> Any:
     """Return a query as DuckDB's parser has it; None of what is none."""
     found = connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchone()
     tree = json.loads(found[0]) if found else None
