@@ -70,6 +70,11 @@ class _Buffer:
     clock: str = ""
     compressed: bool = False
 
+    @property
+    def size(self) -> int:
+        """Bytes in the file."""
+        return sum(one.size for one in self.cpus)
+
 
 class _Cursor:
     """Reads numbers and texts from where a stream stands; nothing is believed beyond its end."""
@@ -334,9 +339,16 @@ class _TraceFile:
                 self.shifts[cpu] = moments, offsets, scales, take("Q", len(moments))
 
     def describe(self) -> None:
-        """Tell what the options say."""
+        """Tell what the options say; only buffers of one clock are read."""
         writer = self.writer
-        name = next((of.clock for of in self.buffers if of.clock), self.clock) or "local"
+        self.buffers = [of for of in self.buffers if of.size]
+        largest = max(self.buffers, key=lambda of: of.size, default=None)
+        name = (largest.clock if largest else "") or self.clock or "local"
+        for of in self.buffers:
+            if of.clock not in {"", name}:
+                what = f"the buffer {safe_text(of.name)!r} is left out"
+                writer.warn(f"{what}: its clock is {safe_text(of.clock)}, not {name}")
+        self.buffers = [of for of in self.buffers if of.clock in {"", name}]
         if name in _NO_TIME and not (name == "x86-tsc" and self.rate):
             raise UnreadableError(
                 f"{writer.file}: its clock {name} {_NO_TIME[name]}",
@@ -357,7 +369,7 @@ class _TraceFile:
 
     def copy_pages(self) -> None:
         """Copy the pages of the only buffer; those of several become one stream for each cpu."""
-        buffers = [of for of in self.buffers if any(one.size for one in of.cpus)]
+        buffers = self.buffers
         if not buffers:
             what = "text of a latency tracer, no events" if self.has_text else "no event"
             raise UnreadableError(

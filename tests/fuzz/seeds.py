@@ -27,6 +27,7 @@ import saved
 import sockets
 import stacks
 import streams
+from oracle import trace_dat_write
 from oracle.ctf_write import Generator, Writer
 from oracle.perf_write import PerfFile, switch, waking
 
@@ -406,6 +407,14 @@ def foreign_seeds() -> None:
                 file.round()
             file.lost_samples(1, 9)
             keep("foreign", file.pipe() if piped else file.file())
+    for big in (False, True):
+        pages = (trace_dat_write.draw(n, big=big, count=40) for n in range(2))
+        one, other = (
+            trace_dat_write.Buffer(of, name) for of, name in zip(pages, ("", "b"), strict=True)
+        )
+        keep("foreign", trace_dat_write.trace(one, big=big).version_6())
+        for compression in ("zlib", "zstd"):
+            keep("foreign", trace_dat_write.trace(one, other, big=big).version_7(compression))
     keep(
         "foreign",
         b"# tracer: nop\n#\n"

@@ -5,6 +5,7 @@ Shares nothing with the reader. What it holds is given: formats, and the pages o
 
 from __future__ import annotations
 
+import random
 import re
 import struct
 import zlib
@@ -212,3 +213,153 @@ def wrap_raw(raw: Path, **more: object) -> TraceDat:
         header_event=(raw / "header_event").read_text(),
         **more,
     )
+
+
+# Records of some events, and files of them
+
+
+BEGIN = 10**12
+UNAMED = (UNAME, b"Linux box 6.1.0 x86_64\0")
+COMMON = (
+    "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n"
+    "\tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n"
+    "\tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n"
+    "\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n"
+)
+SWITCH, WAKING, FORK, PRINT = 310, 311, 312, 5
+FORMATS = {
+    SWITCH: (
+        "name: sched_switch\nID: 310\nformat:\n" + COMMON + "\tfield:char prev_comm[16];\toffset:8;"
+        "\tsize:16;\tsigned:0;\n\tfield:pid_t prev_pid;\toffset:24;\tsize:4;\tsigned:1;\n"
+        "\tfield:int prev_prio;\toffset:28;\tsize:4;\tsigned:1;\n"
+        "\tfield:long prev_state;\toffset:32;\tsize:8;\tsigned:1;\n"
+        "\tfield:char next_comm[16];\toffset:40;\tsize:16;\tsigned:0;\n"
+        "\tfield:pid_t next_pid;\toffset:56;\tsize:4;\tsigned:1;\n"
+        "\tfield:int next_prio;\toffset:60;\tsize:4;\tsigned:1;\n"
+    ),
+    WAKING: (
+        "name: sched_waking\nID: 311\nformat:\n" + COMMON + "\tfield:char comm[16];\toffset:8;"
+        "\tsize:16;\tsigned:0;\n\tfield:pid_t pid;\toffset:24;\tsize:4;\tsigned:1;\n"
+        "\tfield:int prio;\toffset:28;\tsize:4;\tsigned:1;\n"
+        "\tfield:int target_cpu;\toffset:32;\tsize:4;\tsigned:1;\n"
+    ),
+    FORK: (
+        "name: sched_process_fork\nID: 312\nformat:\n"
+        + COMMON
+        + "\tfield:__data_loc char[] parent_comm;\toffset:8;\tsize:4;\tsigned:0;\n"
+        "\tfield:pid_t parent_pid;\toffset:12;\tsize:4;\tsigned:1;\n"
+        "\tfield:__data_loc char[] child_comm;\toffset:16;\tsize:4;\tsigned:0;\n"
+        "\tfield:pid_t child_pid;\toffset:20;\tsize:4;\tsigned:1;\n"
+    ),
+}
+PRINTED = (
+    "name: print\nID: 5\nformat:\n" + COMMON + "\tfield:unsigned long ip;\toffset:8;\tsize:8;"
+    "\tsigned:0;\n\tfield:char buf[];\toffset:16;\tsize:0;\tsigned:0;\n"
+)
+
+
+class Made:
+    """Records of one cpu, in pages of either byte order."""
+
+    def __init__(self, *, big: bool = False, time: int = BEGIN) -> None:
+        self.order, self.big = ">" if big else "<", big
+        self.pages, self.data = bytearray(), bytearray()
+        self.begin = self.time = time
+        self.lost = 0
+
+    def pack(self, kinds: str, *values: object) -> bytes:
+        return struct.pack(self.order + kinds, *values)
+
+    def switch(self, time: int, prev: int, state: int, following: int) -> None:
+        names = (f"t{tid}".encode() for tid in (prev, following))
+        one, other = names
+        self.add(
+            time,
+            self.pack("HBBi", SWITCH, 1, 0, prev)
+            + self.pack("16siiq", one, prev, 120, state)
+            + self.pack("16sii", other, following, 120),
+        )
+
+    def waking(self, time: int, by: int, tid: int) -> None:
+        name = f"t{tid}".encode()
+        self.add(time, self.pack("HBBi16siii", WAKING, 0, 0, by, name, tid, 120, 1))
+
+    def fork(self, time: int, parent: int, child: int) -> None:
+        place = (4 << 16) + 24
+        record = self.pack("HBBiIiIi", FORK, 0, 0, parent, place, parent, place + 4, child)
+        self.add(time, record + b"abc\0def\0")
+
+    def mark(self, time: int, by: int, text: str) -> None:
+        self.add(time, self.pack("HBBiQ", PRINT, 0, 0, by, 0) + text.encode() + b"\n\0")
+
+    def word(self, kind: int, delta: int) -> bytes:
+        return self.pack("I", kind << 27 | delta if self.big else kind | delta << 5)
+
+    def add(self, time: int, record: bytes) -> None:
+        record = record.ljust(-(-len(record) // 4) * 4, b"\0")
+        if not self.data:
+            self.begin = self.time = time
+        head, delta = b"", time - self.time
+        if delta >= 1 << 27:
+            head, delta = self.word(30, delta % (1 << 27)) + self.pack("I", delta >> 27), 0
+        entry = head + self.word(len(record) // 4, delta) + record
+        if len(self.data) + len(entry) + 8 > PAGE - 16:
+            self.end_page()
+            self.add(time, record)
+            return
+        self.data += entry
+        self.time = time
+
+    def lose(self, count: int) -> None:
+        """Have the next page say that events went missing before it."""
+        self.end_page()
+        self.lost = count
+
+    def end_page(self) -> None:
+        flags = (3 << 30 if self.lost > 0 else 1 << 31) if self.lost else 0
+        behind = self.pack("Q", self.lost) if self.lost > 0 else b""
+        word = self.pack("QQ", self.begin, flags | len(self.data))
+        whole = word + bytes(self.data) + behind
+        self.pages += whole.ljust(PAGE, b"\0")
+        self.data, self.lost = bytearray(), 0
+
+    def done(self) -> bytes:
+        if self.data or self.lost:
+            self.end_page()
+        return bytes(self.pages)
+
+
+def trace(*buffers: Buffer, big: bool = False, **more: object) -> TraceDat:
+    return TraceDat(
+        formats={"sched": list(FORMATS.values())},
+        ftrace=[PRINTED],
+        buffers=buffers,
+        big=big,
+        options=[UNAMED, *more.pop("options", ())],
+        **more,
+    )
+
+
+def draw(seed: int, *, big: bool, count: int = 300) -> dict[int, bytes]:
+    """Return pages of two cpus: switches, wakes, forks and marks; the same in either order."""
+    chance = random.Random(seed)  # noqa: S311 - no secret
+    made = [Made(big=big), Made(big=big)]
+    running = [1, 2]
+    time = BEGIN
+    for number in range(count):
+        time += chance.choice([1, 500, 10**6, 1 << 28, 3 << 40] if number % 50 else [10**6])
+        cpu = chance.randrange(2)
+        what = chance.randrange(8)
+        if what < 4:
+            following = chance.randrange(1, 30)
+            made[cpu].switch(time, running[cpu], chance.randrange(3), following)
+            running[cpu] = following
+        elif what < 6:
+            made[cpu].waking(time, running[cpu], chance.randrange(1, 30))
+        elif what == 6:
+            made[cpu].fork(time, running[cpu], 1000 + number)
+        else:
+            made[cpu].mark(time, running[cpu], f"number {number}")
+        if number == count // 2:
+            made[cpu].lose(7)
+    return {cpu: of.done() for cpu, of in enumerate(made)}

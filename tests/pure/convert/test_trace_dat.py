@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from oracle import trace_dat_write as writing
-from oracle.trace_dat_write import Buffer, TraceDat, wrap_raw
+from oracle.trace_dat_write import BEGIN, UNAMED, Buffer, Made, TraceDat, draw, trace, wrap_raw
 
 import critpath
 from critpath.commands import main
@@ -25,152 +25,6 @@ from critpath_record.ftrace import convert_pages
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
 DATA_ONLY = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
 CHANGED = int(os.environ.get("CRITPATH_CHANGED_FILES", "200"))  # 2,000 were tried
-BEGIN = 10**12
-UNAME = (writing.UNAME, b"Linux box 6.1.0 x86_64\0")
-
-COMMON = (
-    "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n"
-    "\tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n"
-    "\tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n"
-    "\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n"
-)
-SWITCH, WAKING, FORK, PRINT = 310, 311, 312, 5
-FORMATS = {
-    SWITCH: (
-        "name: sched_switch\nID: 310\nformat:\n" + COMMON + "\tfield:char prev_comm[16];\toffset:8;"
-        "\tsize:16;\tsigned:0;\n\tfield:pid_t prev_pid;\toffset:24;\tsize:4;\tsigned:1;\n"
-        "\tfield:int prev_prio;\toffset:28;\tsize:4;\tsigned:1;\n"
-        "\tfield:long prev_state;\toffset:32;\tsize:8;\tsigned:1;\n"
-        "\tfield:char next_comm[16];\toffset:40;\tsize:16;\tsigned:0;\n"
-        "\tfield:pid_t next_pid;\toffset:56;\tsize:4;\tsigned:1;\n"
-        "\tfield:int next_prio;\toffset:60;\tsize:4;\tsigned:1;\n"
-    ),
-    WAKING: (
-        "name: sched_waking\nID: 311\nformat:\n" + COMMON + "\tfield:char comm[16];\toffset:8;"
-        "\tsize:16;\tsigned:0;\n\tfield:pid_t pid;\toffset:24;\tsize:4;\tsigned:1;\n"
-        "\tfield:int prio;\toffset:28;\tsize:4;\tsigned:1;\n"
-        "\tfield:int target_cpu;\toffset:32;\tsize:4;\tsigned:1;\n"
-    ),
-    FORK: (
-        "name: sched_process_fork\nID: 312\nformat:\n"
-        + COMMON
-        + "\tfield:__data_loc char[] parent_comm;\toffset:8;\tsize:4;\tsigned:0;\n"
-        "\tfield:pid_t parent_pid;\toffset:12;\tsize:4;\tsigned:1;\n"
-        "\tfield:__data_loc char[] child_comm;\toffset:16;\tsize:4;\tsigned:0;\n"
-        "\tfield:pid_t child_pid;\toffset:20;\tsize:4;\tsigned:1;\n"
-    ),
-}
-PRINTED = (
-    "name: print\nID: 5\nformat:\n" + COMMON + "\tfield:unsigned long ip;\toffset:8;\tsize:8;"
-    "\tsigned:0;\n\tfield:char buf[];\toffset:16;\tsize:0;\tsigned:0;\n"
-)
-
-
-class Made:
-    """Records of one cpu, in pages of either byte order."""
-
-    def __init__(self, *, big: bool = False, time: int = BEGIN) -> None:
-        self.order, self.big = ">" if big else "<", big
-        self.pages, self.data = bytearray(), bytearray()
-        self.begin = self.time = time
-        self.lost = 0
-
-    def pack(self, kinds: str, *values: object) -> bytes:
-        return struct.pack(self.order + kinds, *values)
-
-    def switch(self, time: int, prev: int, state: int, following: int) -> None:
-        names = (f"t{tid}".encode() for tid in (prev, following))
-        one, other = names
-        self.add(
-            time,
-            self.pack("HBBi", SWITCH, 1, 0, prev)
-            + self.pack("16siiq", one, prev, 120, state)
-            + self.pack("16sii", other, following, 120),
-        )
-
-    def waking(self, time: int, by: int, tid: int) -> None:
-        name = f"t{tid}".encode()
-        self.add(time, self.pack("HBBi16siii", WAKING, 0, 0, by, name, tid, 120, 1))
-
-    def fork(self, time: int, parent: int, child: int) -> None:
-        place = (4 << 16) + 24
-        record = self.pack("HBBiIiIi", FORK, 0, 0, parent, place, parent, place + 4, child)
-        self.add(time, record + b"abc\0def\0")
-
-    def mark(self, time: int, by: int, text: str) -> None:
-        self.add(time, self.pack("HBBiQ", PRINT, 0, 0, by, 0) + text.encode() + b"\n\0")
-
-    def word(self, kind: int, delta: int) -> bytes:
-        return self.pack("I", kind << 27 | delta if self.big else kind | delta << 5)
-
-    def add(self, time: int, record: bytes) -> None:
-        record = record.ljust(-(-len(record) // 4) * 4, b"\0")
-        if not self.data:
-            self.begin = self.time = time
-        head, delta = b"", time - self.time
-        if delta >= 1 << 27:
-            head, delta = self.word(30, delta % (1 << 27)) + self.pack("I", delta >> 27), 0
-        entry = head + self.word(len(record) // 4, delta) + record
-        if len(self.data) + len(entry) + 8 > writing.PAGE - 16:
-            self.end_page()
-            self.add(time, record)
-            return
-        self.data += entry
-        self.time = time
-
-    def lose(self, count: int) -> None:
-        """Have the next page say that events went missing before it."""
-        self.end_page()
-        self.lost = count
-
-    def end_page(self) -> None:
-        flags = (3 << 30 if self.lost > 0 else 1 << 31) if self.lost else 0
-        behind = self.pack("Q", self.lost) if self.lost > 0 else b""
-        word = self.pack("QQ", self.begin, flags | len(self.data))
-        whole = word + bytes(self.data) + behind
-        self.pages += whole.ljust(writing.PAGE, b"\0")
-        self.data, self.lost = bytearray(), 0
-
-    def done(self) -> bytes:
-        if self.data or self.lost:
-            self.end_page()
-        return bytes(self.pages)
-
-
-def trace(*buffers: Buffer, big: bool = False, **more: object) -> TraceDat:
-    return TraceDat(
-        formats={"sched": list(FORMATS.values())},
-        ftrace=[PRINTED],
-        buffers=buffers,
-        big=big,
-        options=[UNAME, *more.pop("options", ())],
-        **more,
-    )
-
-
-def draw(seed: int, *, big: bool, count: int = 300) -> dict[int, bytes]:
-    """Return pages of two cpus: switches, wakes, forks and marks; the same in either order."""
-    chance = random.Random(seed)  # noqa: S311 - no secret
-    made = [Made(big=big), Made(big=big)]
-    running = [1, 2]
-    time = BEGIN
-    for number in range(count):
-        time += chance.choice([1, 500, 10**6, 1 << 28, 3 << 40] if number % 50 else [10**6])
-        cpu = chance.randrange(2)
-        what = chance.randrange(8)
-        if what < 4:
-            following = chance.randrange(1, 30)
-            made[cpu].switch(time, running[cpu], chance.randrange(3), following)
-            running[cpu] = following
-        elif what < 6:
-            made[cpu].waking(time, running[cpu], chance.randrange(1, 30))
-        elif what == 6:
-            made[cpu].fork(time, running[cpu], 1000 + number)
-        else:
-            made[cpu].mark(time, running[cpu], f"number {number}")
-        if number == count // 2:
-            made[cpu].lose(7)
-    return {cpu: of.done() for cpu, of in enumerate(made)}
 
 
 def convert(place: Path, data: bytes, name: str = "trace.dat"):
@@ -215,10 +69,54 @@ def raw(tmp_path_factory):
     return place / "minimal"
 
 
+# What `trace-cmd report` prints of each: events, switches, wakes; and what was lost.
+RECORDED = {
+    "six": (199, 135, 59, 0),
+    "seven": (297, 188, 98, 0),
+    "zstd": (297, 188, 98, 0),
+    "local": (216, 140, 60, 0),
+    "buffers": (363 - 58, 140, 60, 0),  # 58 wakes are in both buffers
+    "lost": (4248, 144, 60, 997),
+}
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    place = tmp_path_factory.mktemp("recorded")
+    with tarfile.open(FIXTURES / "trace-dat" / "recorded.tar.xz") as tar:
+        tar.extractall(place, **DATA_ONLY)  # noqa: S202 - an archive of our own
+    return place
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_counts_are_those_of_trace_cmd(recorded, tmp_path, name):
+    made = tmp_path / "made"
+    made.mkdir()
+    manifest = convert_foreign(recorded / f"{name}.dat", made).manifest
+    found = manifest.recorder["event_count"], len(times(made)), len(times(made, Kind.WAKING))
+    assert (*found, sum(of.events for of in manifest.loss)) == RECORDED[name]
+    assert manifest.recorder["tool_version"] == "3.1.6 not-a-git-repo"
+    assert manifest.host["kernel"].startswith("6.18")
+    clock = {"local": "local"}.get(name, "mono")
+    assert manifest.clock["name"] == clock
+    assert any("local" in text for text in manifest.warnings) == (clock == "local")
+    assert len(critpath.extract(made, execution="thread"))
+
+
+def test_what_trace_cmd_compresses_is_what_was_there(recorded, tmp_path):
+    found = []
+    for name in ("seven", "zstd"):
+        made = tmp_path / name
+        made.mkdir()
+        convert_foreign(recorded / f"{name}.dat", made)
+        found.append(streams(made))
+    assert found[0] == found[1]
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_pages_of_the_ftrace_recorder_give_the_same_paths(raw, tmp_path, version):
     """The same pages, as trace-cmd would have kept them: to the nanosecond."""
-    made, _ = convert(tmp_path, VERSIONS[version](wrap_raw(raw, options=[UNAME])))
+    made, _ = convert(tmp_path, VERSIONS[version](wrap_raw(raw, options=[UNAMED])))
     ours = tmp_path / "ours"
     ours.mkdir()
     convert_pages(raw, ours / "trace", lambda _: None)
@@ -261,6 +159,19 @@ def test_several_buffers_become_one_stream_for_each_cpu(tmp_path, version, big):
     assert manifest.recorder["event_count"] == 400 + 67 + 40
     assert [text for text in manifest.warnings if "irqs" in text and "sched_switch" in text]
     assert not manifest.loss
+
+
+def test_a_buffer_of_another_clock_is_left_out(tmp_path):
+    one = Made()
+    one.switch(BEGIN, 1, 1, 2)
+    one.switch(BEGIN + 5, 2, 1, 1)
+    other = Made(time=77)
+    other.waking(77, 1, 2)
+    file = trace(Buffer({0: one.done()}), Buffer({0: other.done(), 1: b""}, "odd", "boot"))
+    made, manifest = convert(tmp_path, file.version_7())
+    assert times(made) == [BEGIN, BEGIN + 5]
+    assert not times(made, Kind.WAKING)
+    assert "'odd' is left out: its clock is boot, not mono" in manifest.warnings[0]
 
 
 def test_losses_are_those_of_the_counters_at_the_places_of_the_pages(tmp_path):
