@@ -471,7 +471,7 @@ def _values(page: _Page, cause: CauseEntry, facts: CauseFacts) -> list[tuple[str
 
     tids = f" (tid {', '.join(map(str, facts.tids[:_NAMED]))})" if facts.tids else ""
     return [
-        (page.noun(), f"{len(cause.executions):,} of {facts.of:,}: {', '.join(names)}"),
+        (page.noun(), f"{len(cause.executions):,}: {', '.join(names)}"),
         ("of these by kind", kinds),
         ("the time was spent by", code(facts.comm) + tids if facts.comm else ""),
         ("the other thread to look at", code(facts.peer)),

@@ -181,7 +181,8 @@ def print_findings(document: ComparisonDocument, aligned: AlignedEntry, console:
     if aligned.unexplained is not None and aligned.excess is not None:
         print_line(
             console,
-            f"excess {verdict.duration(aligned.excess, sign=True)}, "
+            f"beside these {len(aligned.rows) - 1}: "
+            f"{verdict.duration(aligned.excess, sign=True)}, "
             f"of it unexplained {verdict.duration(aligned.unexplained, sign=True)}",
         )
     if all(p is None for p in aligned.statistics.p_structure) and aligned.note:
