@@ -321,7 +321,7 @@ def test_a_command_reads_the_file_and_leaves_nothing(tmp_path, monkeypatch, capf
     file.write_bytes(trace(Buffer(draw(1, big=False))).version_7())
     assert main(["path", str(file), "--tid", "1"]) == 0
     out, err = capfd.readouterr()
-    assert out.startswith("1 execution, ")
+    assert out.startswith("1 thread, ")
     assert "converted from trace.dat in" in err
     assert "critpath convert keeps it" in err
     assert not [*(tmp_path / "tmp").iterdir()]
