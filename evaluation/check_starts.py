@@ -102,7 +102,12 @@ STARTS: Final = (
         "--before {critpath} --after {critpath} --only detect-simulated --cache {made}",
     ),
     Start("foreign/faults.py", "--kinds sleep --runs 2", "kernel cc trace-cmd perf"),
-    Start("foreign/text_speed.py", "--seconds 0.2 --largest 0 --rounds 1", "kernel perf", (0, 1)),
+    Start(
+        "foreign/text_speed.py",
+        "--seconds 0.2 --events 9000 --largest 0 --rounds 1",
+        "kernel perf",
+        (0, 1),
+    ),
     Start("foreign/perf_speed.py", "--events 40000 --largest 0 --rounds 1", "perf", (0, 1)),
     Start("foreign/same.py", "--runs 5", "kernel trace-cmd perf", (0, 1)),
     Start(

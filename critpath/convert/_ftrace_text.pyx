@@ -863,7 +863,17 @@ cdef class TextParser:
             if size != -1:
                 return size
             q -= 1
-        return -1
+        if place.kind != TAKE_CHARACTERS or not place.length:
+            return -1
+        # Longer than the kernel's names are: cut.
+        q = last + 1
+        while end - q >= place.length and memcmp(q, self.text + place.text, place.length):
+            q += 1
+        if end - q < place.length:
+            return -1
+        memcpy(self.record + place.offset, p, place.size - 1)
+        self.record[place.offset + place.size - 1] = 0
+        return self.match_from(form, at + 1, q + place.length, end, used)
 
     cdef const uint8_t* skip_function(self, const uint8_t* p, const uint8_t* end) noexcept nogil:
         """Skip the name of the function that wrote a text."""

@@ -326,13 +326,14 @@ def _find_group(name: str) -> str:
 
 
 def _choose_form(forms: tuple[str, ...], line: bytes) -> str:
-    """Return the form that a line has; the first where it has none."""
+    """Return the form that a line has, of several that with most fields; else the first."""
     text = line.decode("utf-8", "replace").rstrip()
-    for form in forms:
-        texts = _PLACE.split(form)[::3]
-        if re.fullmatch(".*?".join(map(re.escape, texts)), text):
-            return form
-    return forms[0]
+    fits = [
+        form
+        for form in forms
+        if re.fullmatch(".*?".join(map(re.escape, _PLACE.split(form)[::3])), text)
+    ]
+    return max(fits or forms[:1], key=lambda form: len(_list_fields(form)))
 
 
 def _lay_out(form: str) -> _Layout:

@@ -25,7 +25,7 @@ from critpath.units import plural
 
 _MARK: Final = re.compile(
     r"^(?:(?P<what>[BSFGH])\|(?P<process>\d{1,10})\|(?P<rest>[^\n]*)"
-    r"|(?P<end>E)(?:\|(?P<whose>\d{0,10}))?(?:\|[^\n]*)?)\s*$"
+    r"|E(?:\|[^\n]*)?)\s*$"
 )
 _DIGITS: Final = re.compile(r"\d+")
 

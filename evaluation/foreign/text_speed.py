@@ -1,11 +1,11 @@
 """How fast a text of ftrace is converted, beside the tool that prints it, and in how much memory.
 
-    python evaluation/foreign/text_speed.py [--seconds N] [--largest N] [--rounds N]
+    python evaluation/foreign/text_speed.py [--seconds N] [--events N] [--largest N] [--rounds N]
 
 As root: perf records two threads that wake each other, ``perf script`` prints the file (to
-nothing), and what it prints is converted, in turns.  Then its lines are repeated, with later
-times, up to ``--largest``.  Wanted: five times the events per second by the time on a cpu, and
-less than 512 MiB.
+nothing), and what it prints, repeated with later times up to ``--events`` lines, is converted, in
+turns; then as much as ``--largest``.  Wanted: five times the events per second by the time on a
+cpu, and less than 512 MiB.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=5)
+    parser.add_argument("--events", type=int, default=3_000_000, help="lines, for the speed")
     parser.add_argument("--largest", type=int, default=20_000_000, help="lines, for the memory")
     parser.add_argument("--rounds", type=int, default=3)
     asked = parser.parse_args()
@@ -74,15 +75,18 @@ def main() -> int:
         printing = ["perf", "script", "--ns", "-i", str(file)]
         run([*printing], text)
         events = sum(1 for _ in text.open("rb"))
-        print(f"{events:,} events, {text.stat().st_size / 1e6:,.0f} MB of text", flush=True)
+        lines = repeat(text, large, asked.events)
+        size = large.stat().st_size / 1e6
+        print(f"perf's {events:,} events; {lines:,} lines, {size:,.0f} MB of text", flush=True)
         ratios = []
         for _ in range(asked.rounds):
-            theirs, ours = run(printing), convert(text, place)
-            ratios.append(theirs[1] / ours[1])
+            theirs, ours = run(printing), convert(large, place)
+            of_clock, of_cpu = (lines / ours[at] * theirs[at] / events for at in (0, 1))
+            ratios.append(of_cpu)
             print(
                 f"perf script {events / theirs[1] / 1e6:.2f} M events/s, critpath convert"
-                f" {events / ours[1] / 1e6:.2f} M events/s: {ratios[-1]:.1f} times by the time on a"
-                f" cpu, {theirs[0] / ours[0]:.1f} by the clock",
+                f" {lines / ours[1] / 1e6:.2f} M events/s: {of_cpu:.1f} times by the time on a"
+                f" cpu, {of_clock:.1f} by the clock",
                 flush=True,
             )
         met &= statistics.median(ratios) >= WANTED

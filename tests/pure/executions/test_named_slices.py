@@ -38,7 +38,7 @@ def test_slices_nest_in_their_thread(marks):
         (25, 2, "B|1|outer"),
         (30, 1, "E|1"),
         (40, 1, "E|1\n"),
-        (50, 2, "E"),
+        (50, 2, "E|outer"),
         (60, 1, "I|1|instant"),
     )
     assert found_in(events, "slice:outer")[0] == [(10, 40, 1), (25, 50, 2)]
