@@ -37,7 +37,9 @@ from critpath.model import (
     State,
 )
 from critpath.read import KERNEL_EVENTS, Recording, Source
+from critpath.schema.environment import add_counts
 from critpath.schema.kinds import WAITS
+from critpath.schema.notes import RepairedSwitches
 from critpath.schema.ways import PACKETS, way_of_requests
 from critpath.text.look import NO_SWITCHES
 from critpath.text.notes import word_all
@@ -151,7 +153,7 @@ def _look_at_threads(
         document = _describe(
             *(recording, events, opener.counts),
             sort=sort,
-            warnings=(*events.warnings, *replayed.warnings),
+            warnings=(*events.warnings, *replayed.warnings, *_note_repairs(events)),
         )
         looking.fill(document)
         return document
@@ -182,6 +184,12 @@ def _describe(
         executions=_suggest(recording, events),
         warnings=word_all(warnings),
     )
+
+
+def _note_repairs(events: Events) -> list[Remark]:
+    put = add_counts(events.environment, lambda entry: entry.switches_put_in)
+    written = add_counts(events.environment, lambda entry: entry.switches_written)
+    return [RepairedSwitches(put, put + written)] if put else []
 
 
 def _sum_losses(events: Events) -> list[LookLoss]:
