@@ -12,7 +12,7 @@ from critpath.model.clocks import Messages
 from critpath.model.containers import Places
 from critpath.model.requests import Collected
 from critpath.model.table import I32, I64, U8, Column, FlatTable, Table, col, freeze_columns
-from critpath.schema.kinds import STATES
+from critpath.schema.kinds import STATES, Kind
 
 if TYPE_CHECKING:
     from critpath.model.events import Events, Loss
@@ -438,6 +438,8 @@ class ReplayedRecording:
         Which process (host, pid) began each, as far as that is known.
     places : Places
         In which container, pod or unit each process was, where the recorder named them.
+    present : frozenset of Kind
+        Kinds of kernel events that there was at least one of.
     """
 
     events: Events
@@ -455,6 +457,7 @@ class ReplayedRecording:
     functions: FunctionSpans | None = None
     parents: Mapping[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
     places: Places = field(default_factory=Places)
+    present: frozenset[Kind] = frozenset()
 
     def close(self) -> None:
         """Free what the blocks take."""

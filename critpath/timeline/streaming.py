@@ -78,7 +78,7 @@ def replay_recording(
     with closing(replayed.blocks):
         warnings = (
             *remarks,
-            *find_not_recorded(recording, replayed.events),
+            *find_not_recorded(recording, replayed.events, replayed.present),
             *replayed.events.warnings,
         )
         if budget.spills and opener.whole:
@@ -318,6 +318,7 @@ def _replay_once(
         messages=messages,
         functions=functions.finish(events.end),
         parents=read_parents(events),
+        present=replayer.present,
     )
 
 
@@ -500,24 +501,35 @@ _INTERRUPTS: Final = {Kind.IRQ_ENTRY, Kind.SOFTIRQ_ENTRY, Kind.TIMER_ENTRY, Kind
 _TRACERS: Final = {"perf": "perf.data", "lttng-modules": "lttng"}
 
 
-def find_not_recorded(recording: Recording, events: Events) -> tuple[NotRecorded, ...]:
-    """Return a note on what a recording has not, if anything; `events`: with all its classes."""
-    missing = tuple(_find_missing(events))
-    return (NotRecorded(missing, _find_tool(recording, events)),) if missing else ()
+# Of which tools a file describes events that were not asked for, or only those that occurred.
+_DECLARE_OTHERS: Final = {"trace.dat", "ftrace's text", "Perfetto"}
 
 
-def _find_missing(events: Events) -> Iterator[Unrecorded]:
-    kinds = {of.kind for of in events.classes}
-    if kinds.isdisjoint(_WAKES):
+def find_not_recorded(
+    recording: Recording, events: Events, present: Collection[Kind]
+) -> tuple[NotRecorded, ...]:
+    """Return a note on what a recording has not, if anything.
+
+    `events` has all classes that it declares; of kinds `present` at least one event came.
+    """
+    tool = _find_tool(recording, events)
+    declared = {of.kind for of in events.classes}
+    missing = tuple(_find_missing(events, present if tool in _DECLARE_OTHERS else declared))
+    if tool in _DECLARE_OTHERS:
+        missing = tuple(of for of in missing if of != "exits")  # there may have been none
+    return (NotRecorded(missing, tool),) if missing else ()
+
+
+def _find_missing(events: Events, kinds: Collection[Kind]) -> Iterator[Unrecorded]:
+    if _WAKES.isdisjoint(kinds):
         yield "wakes"
     for of in events.classes:
-        if (
-            of.kind == Kind.SWITCH
-            and dict(zip(of.fields, of.types, strict=True)).get("prev_state", "absent") == "absent"
-        ):
-            yield "states"
-            break
-    if kinds.isdisjoint(_INTERRUPTS):
+        if of.kind == Kind.SWITCH:
+            types = dict(zip(of.fields, of.types, strict=True))
+            if types.get("prev_state", "absent") == "absent":
+                yield "states"
+                break
+    if _INTERRUPTS.isdisjoint(kinds):
         yield "interrupts"
     if Kind.EXIT not in kinds:
         yield "exits"

@@ -44,7 +44,7 @@ def events_of(kinds: tuple[Kind, ...], state: str = "int", tracer: str = "") -> 
 def test_what_is_missing(
     tmp_path: Path, kinds: tuple[Kind, ...], state: str, missing: tuple[str, ...]
 ) -> None:
-    found = find_not_recorded(Recording(tmp_path), events_of(kinds, state))
+    found = find_not_recorded(Recording(tmp_path), events_of(kinds, state), ())
     assert [of.missing for of in found] == [missing] * bool(missing)
 
 
@@ -53,7 +53,7 @@ def test_what_is_missing(
     [("perf", "perf record -a"), ("lttng-modules", "lttng enable-event"), ("", "critpath record")],
 )
 def test_the_command_is_that_of_the_tracer(tmp_path: Path, tracer: str, command: str) -> None:
-    (found,) = find_not_recorded(Recording(tmp_path), events_of((Kind.SWITCH,), tracer=tracer))
+    (found,) = find_not_recorded(Recording(tmp_path), events_of((Kind.SWITCH,), tracer=tracer), ())
     assert f"; next time: {command}" in notes.word(found)
 
 
@@ -65,9 +65,27 @@ def test_a_converted_file_names_its_tool(tmp_path: Path) -> None:
     made.mkdir()
     convert_foreign(tmp_path / "perf.data", made)
     recording = Recording(made)
-    (found,) = find_not_recorded(recording, recording.read(KERNEL_EVENTS))
+    (found,) = find_not_recorded(recording, recording.read(KERNEL_EVENTS), ())
     assert found.tool == "perf.data"
     assert notes.word(found).endswith(RECORD_NEXT["perf.data"])
+
+
+def test_a_text_shows_only_what_occurred(tmp_path: Path) -> None:
+    """Events that a trace.dat describes need not have been asked for; nothing tells of exits."""
+    text = (
+        "# tracer: nop\n"
+        "  app-70    [000] d..2. 100.000005: sched_switch: prev_comm=app prev_pid=70 prev_prio=120"
+        " prev_state=S ==> next_comm=swapper/0 next_pid=0 next_prio=120\n"
+    )
+    (tmp_path / "trace.txt").write_text(text)
+    made = tmp_path / "made"
+    made.mkdir()
+    convert_foreign(tmp_path / "trace.txt", made)
+    recording = Recording(made)
+    events = recording.read(KERNEL_EVENTS)
+    (found,) = find_not_recorded(recording, events, {Kind.SWITCH})
+    assert found.missing == ("wakes", "interrupts")
+    assert not find_not_recorded(recording, events, {Kind.SWITCH, Kind.WAKING, Kind.TIMER_ENTRY})
 
 
 def test_each_tool_has_a_command_with_switches_and_wakes() -> None:
