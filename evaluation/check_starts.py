@@ -109,6 +109,7 @@ STARTS: Final = (
         (0, 1),
     ),
     Start("foreign/perf_speed.py", "--events 40000 --largest 0 --rounds 1", "perf", (0, 1)),
+    Start("foreign/perfetto_speed.py", "--events 20000 --largest 0 --rounds 1"),
     Start("foreign/same.py", "--runs 5", "kernel trace-cmd perf", (0, 1)),
     Start(
         "foreign/trace_dat_speed.py", "--events 40000 --largest 0 --rounds 1", "trace-cmd", (0, 1)

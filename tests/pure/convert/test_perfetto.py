@@ -469,3 +469,24 @@ def test_it_is_known_by_its_first_bytes(raw, tmp_path):
     for data in (b"\x0a", b"\n\n\n\nhello\n", b"\x0a\x05hello", b""):
         (tmp_path / "c").write_bytes(data)
         assert identify_foreign(tmp_path / "c") != "Perfetto", data
+
+
+def test_runs_are_found_by_their_slices(critpath, tmp_path):
+    """A slice that a program named is a run, whatever made it."""
+    steps = [switch(BEGIN + 5, 0, 101), switch(BEGIN + 900, 101, 0), waking(BEGIN + 1500, 0, 101)]
+    steps += [switch(BEGIN + 1600, 0, 101), switch(BEGIN + 3000, 101, 0)]
+    writer = drawn(Bundle(0, steps))
+    start_track(writer)
+    add_event(writer, BEGIN + 100, 1, name_iid=3)
+    add_event(writer, BEGIN + 2000, 2)
+    (tmp_path / "trace.pftrace").write_bytes(writer.bytes())
+    done = critpath(
+        *("path", tmp_path / "trace.pftrace", "--execution", "slice:request", "--format", "json")
+    )
+    assert done.returncode == 0
+    (path,) = (json.loads(line) for line in done.stdout.splitlines())
+    assert (path["begin"], path["end"], path["subject"]["tid"]) == (BEGIN + 100, BEGIN + 2000, 101)
+    times = [(s["state"], s["end"] - s["begin"]) for s in path["segments"]]
+    assert times == [
+        *(("RUN", 800), ("WAIT_UNEXPLAINED", 600), ("WAIT_CPU", 100), ("RUN", 400)),
+    ]
