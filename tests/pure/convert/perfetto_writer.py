@@ -74,7 +74,7 @@ def read_event(time: int, record: bytes, forms: dict[int, EventFormat]) -> Event
             at = (word & 0xFFFF) + (one.offset + 4 if one.located == "rel" else 0)
             part = record[at : at + (word >> 16)]
         if one.located or one.array is not None or not one.size:
-            values[one.name] = part.split(b"\0")[0].decode()
+            values[one.name] = part.split(b"\0")[0].decode("utf-8", "replace")
         else:
             values[one.name] = int.from_bytes(part, "little", signed=one.signed)
     return Event(
