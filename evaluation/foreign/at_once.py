@@ -11,6 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
+
+from pure.convert.perfetto_writer import write_raw_as_perfetto
+
 # What a user of each tool would ask for, so that it has what paths need.
 EVENTS: Final = (
     *("sched:sched_switch", "sched:sched_waking", "sched:sched_wakeup", "sched:sched_wakeup_new"),
@@ -19,6 +23,7 @@ EVENTS: Final = (
     *("timer:hrtimer_expire_entry", "timer:hrtimer_expire_exit"),
     *("timer:timer_expire_entry", "timer:timer_expire_exit"),
 )
+PERFETTO: Final = "perfetto, compact"
 CRITPATH: Final = (sys.executable, "-P", "-m", "critpath")
 # trace-cmd does not record where the function tracer is dead, though events do without it: it is
 # given files in place of those that it cannot write.
@@ -72,3 +77,9 @@ def recorded(place: Path) -> Iterator[None]:
         for name, process in running.items():
             if process.wait(120) not in {0, 130, -signal.SIGINT}:
                 print(f"{name} ended with {process.returncode}: {place}/{name}.log")
+
+
+def write_perfetto(place: Path) -> None:
+    """Write what critpath recorded as Perfetto does by default, with compact switches."""
+    made = write_raw_as_perfetto(place / "critpath" / "raw", compact=True)
+    (place / PERFETTO).write_bytes(made)

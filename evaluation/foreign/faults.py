@@ -3,9 +3,10 @@
 ``python evaluation/foreign/faults.py [--kinds a,b] [--runs N] [--keep DIR]``: for each fault of
 `../case_studies/faults.py` and one pair without any, the application (`app.c`) is recorded before
 and after on the whole machine, by ``critpath record -a``, ``trace-cmd record`` and ``perf record``
-at the same time and by one clock; each pair is compared by itself (``--execution
-process,comm=app``).  Two answers are the same if verdict and first sentence are, less their
-figures: the tools stop at other times, and some do not record what others do.
+at the same time and by one clock, and what critpath recorded is written as Perfetto does; each pair
+is compared by itself (``--execution process,comm=app``).  Two answers are the same if verdict and
+first sentence are, less their figures: the tools stop at other times, and some do not record what
+others do.
 
 Needs root, tracefs, a C compiler, trace-cmd and perf.  Some minutes.
 """
@@ -26,7 +27,7 @@ from typing import Final
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "case_studies"))
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
-from at_once import CRITPATH, commands, recorded
+from at_once import CRITPATH, PERFETTO, commands, recorded, write_perfetto
 from bench import Bench, bench, why_not
 from faults import KINDS, RIVAL_MS
 from limits import Group, Limits
@@ -84,9 +85,10 @@ def judge(built: Bench, place: Path, kind: str, runs: int, seed: int) -> Mapping
         faulty = side == "after" and kind != HEALTHY
         with recorded(place / kind / side):
             run(built, kind, faulty=faulty, runs=runs, seed=seed + 1000 * (side == "after"))
+        write_perfetto(place / kind / side)
     answers = {
         name: compare(place / kind / "before" / name, place / kind / "after" / name)
-        for name in commands(place)
+        for name in (*commands(place), PERFETTO)
     }
     found = {}
     for name, answer in answers.items():

@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from at_once import commands, recorded
+from at_once import PERFETTO, commands, recorded, write_perfetto
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
@@ -97,7 +97,7 @@ def count_theirs(tool: str, file: Path) -> Counter[str]:
     return found
 
 
-def write_perfetto(place: Path) -> dict[str, Counter[str]]:
+def write_both(place: Path) -> dict[str, Counter[str]]:
     """Write what critpath recorded as Perfetto would; return how many events of a kind it has."""
     raw = place / "critpath" / "raw"
     counted = Counter(
@@ -106,9 +106,9 @@ def write_perfetto(place: Path) -> dict[str, Counter[str]]:
         for event in bundle.events
         if event.name in COUNTED.values()
     )
-    for name, compact in (("perfetto", False), ("perfetto, compact", True)):
-        (place / name).write_bytes(write_raw_as_perfetto(raw, compact=compact))
-    return dict.fromkeys(("perfetto", "perfetto, compact"), counted)
+    (place / "perfetto").write_bytes(write_raw_as_perfetto(raw))
+    write_perfetto(place)
+    return dict.fromkeys(("perfetto", PERFETTO), counted)
 
 
 def segments(paths: PathSet) -> dict[str, np.ndarray]:
@@ -163,7 +163,7 @@ def main() -> int:
             done = subprocess.run(words, capture_output=True, check=True)
         windows = place / "windows.csv"
         windows.write_bytes(done.stdout)
-        written = write_perfetto(place)
+        written = write_both(place)
         names = [name for name in (*commands(place), *written) if (place / name).exists()]
         paths = {
             name: critpath.extract(place / name, execution=f"windows:{windows}") for name in names
@@ -174,7 +174,7 @@ def main() -> int:
             if not theirs:  # trace-cmd's names of threads may change while it saves them
                 print(f"{name}: prints nothing of its own file: record again")
             # Of each cpu's first switch the compact form does not say who left.
-            right &= ours == theirs or name.endswith("compact")
+            right &= ours == theirs or name == PERFETTO
             shown = ", ".join(f"{ours[k]:,} of {theirs[k]:,} {k}" for k in COUNTED.values())
             lost = sum(of.events for of in paths[name].losses)
             print(f"{name}: {shown}; {lost:,} events lost")
