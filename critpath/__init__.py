@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         extract,
         load,
         load_comparison,
+        look,
         query,
         record,
         requests,
@@ -51,6 +52,7 @@ __all__ = [
     "extract",
     "load",
     "load_comparison",
+    "look",
     "mark",
     "query",
     "record",
@@ -64,7 +66,7 @@ _MODULES = {
     "critpath.api": (
         *("CompareSettings", "Comparison", "PathSet"),
         *("calibrate", "compare", "extract", "load", "load_comparison"),
-        *("query", "record", "view"),
+        *("look", "query", "record", "view"),
     ),
     # Packages, too: each can be called (`critpath.doors`).
     "critpath": ("ab", "explore", "requests"),

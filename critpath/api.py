@@ -22,6 +22,7 @@ from typing import (
     Literal,
     TypeVar,
     cast,
+    get_args,
     get_origin,
     get_type_hints,
     overload,
@@ -37,10 +38,19 @@ from critpath.documents import (
     FindingEntry,
     StateEntry,
 )
+from critpath.documents.look import (
+    LookDocument,
+    LookProcess,
+    LookRow,
+    LookThread,
+    SortKey,
+    flatten_rows,
+)
 from critpath.errors import CritpathError, InconclusiveError, UnreadableError, UsageError
 from critpath.model import CompareSettings, PathSet
 from critpath.model.paths import WRITERS
 from critpath.model.table import Column, Records, column_of, html_table, prose
+from critpath.progress import Stage
 from critpath.units import format_ns, plural, safe_text
 
 if TYPE_CHECKING:
@@ -63,6 +73,7 @@ WRITERS[:] = [_save]
 Source = str | os.PathLike[str]
 Progress = Callable[[str], None]
 Entry = TypeVar("Entry")
+LookEntry = TypeVar("LookEntry", bound=LookRow)
 
 _SOURCES: Final = "a recording, a directory of them, a CTF trace, saved paths or a baseline"
 
@@ -216,6 +227,58 @@ def calibrate(
     chosen = _settings(settings, options)
     paths = _extracted(normal, execution, chosen, progress)
     return detect.calibrate(paths, chosen, splits=splits, sizes=sizes, progress=progress)
+
+
+def look(
+    source: Source,
+    *,
+    sort: SortKey = "cpu",
+    top: int | None = None,
+    reader: str = "auto",
+    max_memory: int | str = 0,
+    progress: Progress | None = None,
+) -> Look:
+    """Look at what is in a recording or a trace, whatever an execution of it is.
+
+    Parameters
+    ----------
+    source : str or path
+    sort : str
+        What comes first: cpu, wait, worst, blocked, wakes or migrations.
+    top : int or None
+        Threads and processes to tell of; None for all.
+    reader, max_memory
+        As `extract`.
+    progress : callable or None
+        Called with a line for each step.
+
+    Raises
+    ------
+    UnreadableError
+        If it cannot be read.
+    UsageError
+        If an argument is wrong.
+    """
+    from critpath import glance  # noqa: PLC0415 - the stages
+
+    if sort not in get_args(SortKey) or not (top is None or _is_count(top)):
+        raise UsageError(
+            f"sort={sort!r:.40}, top={top!r:.40}: no key, or no count above 0",
+            f"choose sort of {', '.join(get_args(SortKey))}",
+        )
+    path = _path(source)
+    if not path.exists():
+        raise UnreadableError(f"{path}: no such file or directory", "check the path")
+    return Look(
+        glance.look(
+            path,
+            sort=sort,
+            most=top or 0,
+            reader=_setting("reader", reader),
+            max_memory=_setting("max-memory", max_memory),
+            begin=lambda: Stage(progress, f"reading {path}"),
+        )
+    )
 
 
 def load(file: Source) -> PathSet:
@@ -716,6 +779,36 @@ class AbAnswer(Answer):
         return self.sentences
 
 
+class Look(Answer):
+    """What is in a trace: `document` has all of it, `threads` and `processes` are tables."""
+
+    def __init__(self, document: LookDocument) -> None:
+        super().__init__(document)
+        self.document = document
+
+    @property
+    def threads(self) -> Records[LookThread]:
+        """What each thread did, one life of a thread id each."""
+        return _look_records("threads", self.document.threads)
+
+    @property
+    def processes(self) -> Records[LookProcess]:
+        """What the threads of each process did together."""
+        return _look_records("processes", self.document.processes)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a reader must know."""
+        return tuple(self.document.warnings)
+
+    def _sentences(self) -> Sequence[str]:
+        from critpath.text import look as words  # noqa: PLC0415 - start-up time
+
+        of = self.document
+        lines = [words.headline(of), *words.losses(of), *words.load(of), words.worst_wait(of)]
+        return [line for line in lines if line]
+
+
 class Comparison:
     """The answer: is the sample slower, and why.
 
@@ -1041,6 +1134,22 @@ def _fact_columns(values: Sequence[CauseFacts | None]) -> dict[str, Column]:
         for name, hint in get_type_hints(CauseFacts).items()
         if get_origin(hint) is not list and name != "because"
     }
+
+
+def _look_records(title: str, rows: Sequence[LookEntry]) -> Records[LookEntry]:
+    """Return rows of a look as records, and as a table of what its CSV has."""
+
+    def columns() -> dict[str, Column]:
+        cells = list(flatten_rows(rows))
+        found: dict[str, Column] = {}
+        for name in cells[0] if cells else ():
+            values = [row[name] for row in cells]
+            some = next((value for value in values if value is not None), 0)
+            kind = bool if isinstance(some, bool) else type(some)
+            found[name] = column_of(values, kind | None if None in values else kind)
+        return found
+
+    return Records(title, rows, columns)
 
 
 def _records(title: str, kind: type[Entry], entries: Sequence[Entry]) -> Records[Entry]:

@@ -22,6 +22,7 @@ from critpath.text.explanation import VERBS
 # What a notebook calls, in the order in which it does.
 CALLS: Final = (
     *("critpath.extract", "critpath.compare", "critpath.calibrate"),
+    "critpath.look",
     *("critpath.load", "critpath.load_comparison", "critpath.CompareSettings"),
     *("critpath.explore", "critpath.requests", "critpath.query", "critpath.view"),
     *("critpath.record", "critpath.ab"),

@@ -63,6 +63,7 @@ STARTS: Final = (
     Start("benchmarks/jobs.py", "--recordings 2 --events 5000 --rounds 1 --count 10000"),
     Start("benchmarks/large_trace.py", "{made}/trace --events 5000", "cc"),
     Start("benchmarks/locations.py", "--rounds 1 --only trips --trips 500", "kernel cc"),
+    Start("benchmarks/look_speed.py", "--events 5000 --rounds 1", "cc"),
     Start("benchmarks/long_paths.py", "--case easy 3 500"),
     Start("benchmarks/missing_switches.py", "", "kernel"),
     Start("benchmarks/msa.py", "--longest 100", "shared"),
@@ -102,6 +103,7 @@ STARTS: Final = (
         "--before {critpath} --after {critpath} --only detect-simulated --cache {made}",
     ),
     Start("foreign/faults.py", "--kinds sleep --runs 2", "kernel cc trace-cmd perf"),
+    Start("foreign/peers.py", "--analyses none", "kernel perf"),
     Start(
         "foreign/text_speed.py",
         "--seconds 0.2 --events 9000 --largest 0 --rounds 1",

@@ -7,7 +7,7 @@ import csv
 from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from critpath.commands.output import (
     STDOUT,
@@ -22,7 +22,7 @@ from critpath.errors import UsageError
 from critpath.units import plural
 
 if TYPE_CHECKING:
-    from critpath.documents.look import LookDocument, LookRow
+    from critpath.documents.look import LookDocument
 
 SORTS: Final = ("cpu", "wait", "worst", "blocked", "wakes", "migrations")
 ROWS_OF: Final = ("process", "thread")
@@ -83,7 +83,7 @@ def show_look(arguments: argparse.Namespace, settings: Settings, name: str) -> N
 
 
 def _look(arguments: argparse.Namespace, settings: Settings, most: int) -> LookDocument:
-    from critpath.look import look  # noqa: PLC0415 - numpy and the stages
+    from critpath.glance import look  # noqa: PLC0415 - numpy and the stages
     from critpath.progress import Stage  # noqa: PLC0415 - as above
     from critpath.read import find_recordings  # noqa: PLC0415 - as above
     from critpath.store import find_format  # noqa: PLC0415 - as above
@@ -119,29 +119,13 @@ def _hint_next(document: LookDocument, settings: Settings) -> None:
 
 def _write_csv(document: LookDocument, by: str | None) -> Iterator[str]:
     """Yield the lines: a row for each thread, or process."""
-    rows: list[Any] = [*(document.processes if by == "process" else document.threads)]
-    states = sorted({name for row in rows for name in row.states})
-    for number, row in enumerate(rows):
-        cells = _cells(row, states)
+    from critpath.documents.look import flatten_rows  # noqa: PLC0415 - start-up time
+
+    rows = document.processes if by == "process" else document.threads
+    for number, cells in enumerate(flatten_rows(rows)):
         text = StringIO()
         writer = csv.writer(text, lineterminator="\n")
         if not number:
             writer.writerow(cells)
         writer.writerow("" if value is None else value for value in cells.values())
         yield text.getvalue()
-
-
-_TIMES: Final = frozenset({"begin", "end", "cpu", "wait", "wait_p50", "wait_p99", "blocked"})
-
-
-def _cells(row: LookRow, states: list[str]) -> dict[str, Any]:
-    """Return a row's columns: the keys of its JSON, times with their unit."""
-    cells: dict[str, Any] = {}
-    names = [name for name in row.__struct_fields__ if name not in {"states", "worst"}]
-    for name in sorted(names, key=("host", "pid", "tid", "comm", *names).index):
-        cells[f"{name}_ns" if name in _TIMES else name] = getattr(row, name)
-    worst = row.worst
-    for name in ("begin", "end", "cpu", "tid", "rival", "rival_tid", "rival_time", "others"):
-        unit = "_ns" if name in {"begin", "end", "rival_time"} else ""
-        cells[f"worst_{name}{unit}"] = getattr(worst, name) if worst else None
-    return cells | {f"{name}_ns": row.states.get(name, 0) for name in states}

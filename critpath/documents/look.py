@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Final, Literal
 
 from critpath.documents.base import Number, Part, doc
@@ -109,6 +110,26 @@ class LookProcess(LookRow, kw_only=True):
     """What the threads of a process did together (times in ns)."""
 
     threads: Annotated[int, doc("how many of them were observed")]
+
+
+_TIMES: Final = frozenset(
+    {"begin", "end", "cpu", "wait", "wait_p50", "wait_p99", "blocked", "unwoken"}
+)
+_FIRST: Final = ("host", "pid", "tid", "comm")
+
+
+def flatten_rows(rows: Sequence[LookRow]) -> Iterator[dict[str, str | int | None]]:
+    """Yield rows of one value a column: the keys of the JSON, times with their unit."""
+    states = sorted({name for row in rows for name in row.states})
+    for row in rows:
+        names = [name for name in row.__struct_fields__ if name not in {"states", "worst"}]
+        cells: dict[str, str | int | None] = {}
+        for name in sorted(names, key=[*_FIRST, *names].index):
+            cells[f"{name}_ns" if name in _TIMES else name] = getattr(row, name)
+        for name in LookWait.__struct_fields__:
+            unit = "_ns" if name in {"begin", "end", "rival_time"} else ""
+            cells[f"worst_{name}{unit}"] = getattr(row.worst, name) if row.worst else None
+        yield cells | {f"{name}_ns": row.states.get(name, 0) for name in states}
 
 
 class LookDocument(Part, kw_only=True):

@@ -48,7 +48,7 @@ STAGES: Final[dict[str, set[str]]] = {
     # A recording is opened by the clocks of its hosts, and read only for what finders ask.
     "timeline": {"engines", "read", "executions", "requests", "clocks"},
     "graph": {"engines", "read", "executions", "timeline"},
-    "look": {"engines", "read", "executions", "timeline"},
+    "glance": {"engines", "read", "executions", "timeline"},
     "vectors": set(),
     "cluster": set(),
     "align": set(),
@@ -105,6 +105,7 @@ MAY_IMPORT: Final[dict[str, set[str]]] = {
         "detect",
         "explore",
         "flow",
+        "glance",
         "report",
         "requests",
         "store",

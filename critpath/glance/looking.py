@@ -25,7 +25,7 @@ from critpath.documents.look import (
 from critpath.engines import Budget, require_room
 from critpath.errors import InconclusiveError, UnspecifiedError
 from critpath.executions import choose
-from critpath.look.gathering import Gathered, find_holders
+from critpath.glance.gathering import Gathered, find_holders
 from critpath.model import (
     I64,
     EventChunk,

@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "oracle"))
 from building import build
 from test_blocks import SCHEDULES, streamed
 
-from critpath.look.gathering import Gathered, find_holders
+from critpath.glance.gathering import Gathered, find_holders
 from critpath.model import Kind, State
 from critpath.model.timelines import BlockList
 from critpath.schema.kinds import WAITS

@@ -4,6 +4,6 @@ from critpath.doors import hand_on
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from critpath.look.looking import look
+    from critpath.glance.looking import look
 else:
     __getattr__ = hand_on(__name__)

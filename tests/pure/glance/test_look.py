@@ -15,7 +15,7 @@ from building import build
 
 from critpath.documents.look import LOOK_FORMAT, LookDocument
 from critpath.engines import Budget
-from critpath.look.looking import Looking
+from critpath.glance.looking import Looking
 from critpath.model import Kind
 from critpath.read import WholeRecording
 from critpath.text import look as words
@@ -150,6 +150,12 @@ def test_a_recording_on_a_terminal(path, golden, name, columns):
     assert max(len(line) for line in tables if not line.startswith("%")) <= columns
 
 
+def test_the_page_shows_what_is_printed(path):
+    shown = path("sample-lock", "--look", "--top", "6", columns=100).stdout
+    page = (Path(__file__).parents[3] / "docs" / "looking.md").read_text(encoding="utf-8")
+    assert "\n".join(line.rstrip() for line in shown.splitlines()) in page
+
+
 def numbers(path, name, *arguments):
     document = json.loads(path(name, *arguments, "--format", "json", "--look").stdout)
     return document, list(
@@ -244,3 +250,18 @@ def test_a_look_is_written_whole_or_not_at_all(path, guest, tmp_path):
     assert done.returncode == 0
     assert place.read_text(encoding="utf-8").startswith("host,pid,tid,comm,")
     assert "threads written to" in done.stderr
+
+
+def test_a_look_from_python(guest, path):
+    import critpath as cp  # noqa: PLC0415 - the API, as programs have it
+
+    document, rows = numbers(path, "plain")
+    found = cp.look(guest("plain"))
+    assert found.to_dict() == document | {"source": str(guest("plain"))}
+    assert repr(found).startswith(f"{guest('plain')}: 614 ms of 2 CPUs, ")
+    columns = found.threads.table_columns()
+    assert [*columns] == [*rows[0]]
+    assert columns["cpu_ns"].values.tolist() == [int(row["cpu_ns"]) for row in rows]
+    assert len(cp.look(guest("plain"), sort="worst", top=3).processes) == 3
+    with pytest.raises(cp.UsageError, match="no key"):
+        cp.look(guest("plain"), sort="age")
