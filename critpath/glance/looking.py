@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 
 _SWITCHES: Final = next(of.names for of in KERNEL_EVENTS if of.kind is Kind.SWITCH)
 _EVERY: Final = EventRequest(Kind.OTHER, ("*",))
+# technical: bytes of a trace from which on its blocks are kept in a file, in this much memory
+_LARGE, _ROOM = 1 << 28, 1 << 29
 _QUANTILES: Final = (0.5, 0.99)  # technical: what is shown
 _BLOCKED: Final = sorted(WAITS - {State.WAIT_CPU})
 _RUN: Final = [State.RUN, State.RUN_USER, State.RUN_SYSCALL]
@@ -117,7 +119,7 @@ def look(
         Processes and threads to tell of; 0 for all.
     reader : str
     max_memory : int
-        Bytes; 0 for no limit.
+        Bytes; 0 for as many as a small trace takes: of a large one a temporary file has the rest.
     begin : callable, optional
         As `RecordingOpener` has it.
 
@@ -146,7 +148,8 @@ def look(
 def _look_at_threads(
     recording: Recording, opener: _Counted, sort: SortKey, most: int, max_memory: int
 ) -> LookDocument:
-    budget = Budget.within(max_memory)
+    size = sum(file.stat().st_size for trace in recording.traces for file in trace.files)
+    budget = Budget.within(max_memory or (_ROOM if size > _LARGE else 0))
     with replay_recording(opener, recording, [], budget, recording.notes) as replayed:
         looking = Looking(replayed, sort, most)
         events = replayed.events

@@ -194,7 +194,7 @@ def rival(of: LookWait) -> str:
     if not of.rival:
         return ""
     more = f" +{of.others}" if of.others else ""
-    return f"{of.rival}{more}"
+    return f"{of.rival}{more}" if of.rival_tid is None else f"{of.rival} ({of.rival_tid}){more}"
 
 
 def next_commands(of: LookDocument) -> list[str]:

@@ -17,8 +17,9 @@ from critpath.units import format_ns, format_share
 
 _FEW: Final = 5  # processes beside threads
 _BETWEEN: Final = 2
+_WIDEST: Final = 40
 _LEFT: Final = {"thread", "process", "had it", "blocked by"}
-# What there is no room for is left out: the last ones first, and never what is sorted by.
+# What there is room for: the first ones before others, and what is sorted by before all.
 _NEEDED: Final = (
     *("thread", "process", "on CPU", "waited", "longest", "blocked by", "tid", "pid", "had it"),
     *("p99", "at", "threads", "%", "wakes", "p50", "migrations"),
@@ -80,26 +81,31 @@ def _print_rows(
     print_line(console, words.title(nouns[noun], document.sort, len(rows), further), style="bold")
     columns = _columns(document, noun)
     cells = {name: [make(row) for row in rows] for name, make in columns.items()}
-    widths = {name: max(map(cell_len, [name, *cells[name]])) for name in columns}
-    kept = [name for name in columns if any(cells[name])]
+    # A trace may name its threads anything.
+    widths = {name: min(max(map(cell_len, [name, *cells[name]])), _WIDEST) for name in columns}
+    some = [name for name in columns if any(cells[name])]
     needed = [noun, *_SORTED.get(document.sort, ())]
     needed += [name for name in _NEEDED if name not in needed]
-    dropped = []
-    for name in reversed([name for name in needed if name in kept]):
-        if sum(widths[of] + _BETWEEN for of in kept) - _BETWEEN <= console.width:
-            break
-        kept.remove(name)
-        dropped.append(name)
+    chosen: set[str] = set()
+    room = console.width + _BETWEEN
+    for name in needed:
+        if name in some and widths[name] + _BETWEEN <= room:
+            chosen.add(name)
+            room -= widths[name] + _BETWEEN
+    kept = [name for name in some if name in chosen]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim", show_edge=False)
     table.padding = (0, 1, 0, 0)
     for name in kept:
         table.add_column(
-            shown(name, console), justify="left" if name in _LEFT else "right", no_wrap=True
+            shown(name, console),
+            justify="left" if name in _LEFT else "right",
+            no_wrap=True,
+            max_width=_WIDEST,
         )
     for at in range(len(rows)):
         table.add_row(*(shown(cells[name][at], console) for name in kept))
     console.print(table)
-    return [name for name in columns if name in dropped]
+    return [name for name in some if name not in chosen]
 
 
 def _columns(document: LookDocument, noun: str) -> dict[str, Callable[[LookRow], str]]:
