@@ -789,12 +789,12 @@ class Look(Answer):
     @property
     def threads(self) -> Records[LookThread]:
         """What each thread did, one life of a thread id each."""
-        return _look_records("threads", self.document.threads)
+        return _look_records("Threads", self.document.threads)
 
     @property
     def processes(self) -> Records[LookProcess]:
         """What the threads of each process did together."""
-        return _look_records("processes", self.document.processes)
+        return _look_records("Processes", self.document.processes)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -1149,7 +1149,8 @@ def _look_records(title: str, rows: Sequence[LookEntry]) -> Records[LookEntry]:
             found[name] = column_of(values, kind | None if None in values else kind)
         return found
 
-    return Records(title, rows, columns)
+    line = ("comm", "cpu_ns", "wait_ns", "wait_p99_ns", "worst_rival")
+    return Records(title, rows, columns, line)
 
 
 def _records(title: str, kind: type[Entry], entries: Sequence[Entry]) -> Records[Entry]:
