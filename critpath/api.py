@@ -238,7 +238,7 @@ def look(
     max_memory: int | str = 0,
     progress: Progress | None = None,
 ) -> Look:
-    """Look at what is in a recording or a trace, whatever an execution of it is.
+    """Look at what is in a recording or a trace, whatever a request or run of it is.
 
     Parameters
     ----------

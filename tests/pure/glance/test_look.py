@@ -216,7 +216,7 @@ def test_a_trace_of_which_nothing_says_what_an_execution_is(critpath, shared):
     assert "--tid 184 --from 7633688544089 --to 7633709361189" in done.stderr
     paths = critpath("path", place.name, "--segments", cwd=place.parent)
     assert (paths.returncode, paths.stdout) == (2, "")
-    assert "nothing says what an execution is" in paths.stderr
+    assert "nothing says what a run is" in paths.stderr
 
 
 def test_a_trace_without_switches_says_so(critpath, shared):
