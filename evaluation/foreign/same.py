@@ -8,7 +8,8 @@ file the switches and wakes that critpath reads are held against those that the 
 it has. Then every run of the threads, as they noted it by that clock, is walked in each recording:
 the same segments in the same order, with ends that differ by what lies between two tools' readings
 of the clock for one event, of which each has its own. (That paths are the same to the nanosecond
-where the pages are, is a test: tests/pure/convert/test_trace_dat.py.)
+where the pages are, is a test: tests/pure/convert/test_trace_dat.py.) What each tool prints with
+nanoseconds is read as well, and its paths held against those of the tool's file.
 
 Perfetto's recorder is in no package: the pages that critpath recorded are written by Perfetto's own
 schema (with its compact form of switches, and without), and read back; there all paths are the same
@@ -49,6 +50,10 @@ from critpath.read import KERNEL_EVENTS, Recording
 TEXTS: Final = {
     "trace-cmd": ("trace-cmd", "report", "-i"),
     "perf": ("perf", "script", "-f", "-F", "event", "-i"),
+}
+PRINTED: Final = {
+    "trace-cmd": ("trace-cmd", "report", "-t", "-i"),
+    "perf": ("perf", "script", "-f", "--ns", "-i"),
 }
 COUNTED: Final = {Kind.SWITCH: "sched_switch", Kind.WAKING: "sched_waking"}
 _EVENT: Final = re.compile(rf"\b({'|'.join(COUNTED.values())}):")
@@ -179,6 +184,13 @@ def main() -> int:
             lost = sum(of.events for of in paths[name].losses)
             print(f"{name}: {shown}; {lost:,} events lost")
             print(f"{name}: {compare(paths['critpath'], paths[name])}")
+            text = place / f"{name}.txt"
+            with text.open("wb") as stream:
+                words = [*PRINTED[name], str(place / name)]
+                subprocess.run(words, stdout=stream, stderr=subprocess.DEVNULL, check=False)
+            right &= count_ours(text) == ours
+            printed = critpath.extract(text, execution=f"windows:{windows}")
+            print(f"{name}'s text: {compare(paths[name], printed)}")
     return 0 if right else 1
 
 
