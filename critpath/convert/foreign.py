@@ -34,6 +34,7 @@ _HEAD: Final = 1 << 16  # bytes of a file that tell what it is
 _MANY: Final = 64 << 20  # bytes of a directory that are removed at once: no more is left behind
 _PACKETS: Final = 8  # that are looked at
 _PACKET: Final = 0x0A  # TracePacket: field 1 of Trace, with a length
+_PERF: Final = {b"PERFILE2", b"2ELIFREP", b"PERFFILE"}
 _GZIP: Final = b"\x1f\x8b"
 _TRACE: Final = "trace"
 
@@ -83,7 +84,7 @@ def _identify(stream: IO[bytes]) -> str | None:
         return "Perfetto" if _is_perfetto(head) else None
     if head.startswith(b"\x17\x08\x44tracing"):
         return "trace.dat"
-    if head[:8] in {b"PERFILE2", b"2ELIFREP", b"PERFFILE"}:
+    if head[:8] in _PERF:
         return "perf.data"
     if _is_perfetto(head):
         return "Perfetto"
@@ -140,10 +141,15 @@ def _varint(head: bytes, at: int) -> tuple[int, int]:
 def open_foreign(path: Path) -> Iterator[IO[bytes]]:
     """Open a file that has to be a regular one, waiting for nobody.
 
+    Of a directory that ``perf record --threads`` made it is the file with the header.
+
     Raises
     ------
     UnreadableError
     """
+    divided = path.is_dir()
+    if divided:
+        path /= "data"
     try:
         flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
         descriptor = os.open(path, flags)
@@ -155,6 +161,9 @@ def open_foreign(path: Path) -> Iterator[IO[bytes]]:
         os.close(descriptor)
         raise UnreadableError(f"{path}: no regular file", "name the file that the other tool wrote")
     with open(descriptor, "rb") as stream:  # noqa: PTH123 - a descriptor
+        if divided and stream.read(8) not in _PERF:
+            raise UnreadableError(f"{path}: no header of perf's", "name a file or a recording")
+        stream.seek(0)
         yield stream
 
 

@@ -36,7 +36,7 @@ class OpenedFiles:
 
     def find(self, path: Path) -> Path:
         """Return the directory of a recording: the path itself, or what its file became."""
-        if path.is_dir():
+        if path.is_dir() and identify_foreign(path) is None:
             return path
         name = os.path.realpath(path)
         with self._lock:

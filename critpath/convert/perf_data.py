@@ -15,6 +15,7 @@ from enum import IntEnum, IntFlag
 from typing import IO, Final, NamedTuple
 
 from critpath.convert._perf_data import PerfRecords
+from critpath.convert.foreign import open_foreign
 from critpath.convert.raw_writer import MOST_CPUS, RawWriter
 from critpath.errors import UnreadableError
 from critpath.extras import require
@@ -32,6 +33,7 @@ _MOST_ATTRIBUTES: Final = 1 << 16
 _MOST_IDS: Final = 1 << 22
 _MOST_EXPANDED: Final = 2000  # times as large as it was compressed; real traces are 5 to 30 times
 _LATEST: Final = 1 << 62  # ns
+_DIGITS: Final = 6  # of the number of a file
 _TRACEPOINT: Final = 2  # perf_event_attr.type
 _ANY: Final = 0xFFFF_FFFF  # a thread or cpu that is none in particular
 
@@ -70,6 +72,7 @@ class Feature(IntEnum):
     VERSION = 5
     ARCH = 6
     NRCPUS = 7
+    DIR_FORMAT = 24
     CLOCK_DATA = 29
 
 
@@ -194,6 +197,7 @@ class _Reading:
     order: str = "<"
     attributes: list[Attribute] = field(default_factory=list)
     cpus: dict[int, int] = field(default_factory=dict)  # by id of an event on that cpu
+    divided: bool = False  # records are in further files
     alone: bool = False  # only some processes were recorded
     traced: bool = False  # descriptions of events were there
     by_id: dict[int, Attribute] = field(default_factory=dict)
@@ -222,7 +226,20 @@ class _Reading:
             self._go_through(_Blocks(self._read_into, _PIPE_HEAD))
         else:
             self._go_through(self._read_header(head))
+            if self.divided:
+                self._go_through_parts()
         self._finish()
+
+    def _go_through_parts(self) -> None:
+        """Take the records that ``perf record --threads`` wrote to files beside the header's."""
+        file = self.writer.file
+        place = file if file.is_dir() else file.parent
+        numbers = (of.name.removeprefix("data.") for of in place.glob("data.*"))
+        for number in sorted(int(of) for of in numbers if of.isdecimal() and len(of) < _DIGITS):
+            with open_foreign(place / f"data.{number}") as stream:
+                self.stream = stream
+                # Each has rounds of its own.
+                self._go_through(_Blocks(self._read_into), rounds=False)
 
     def _unpack(self, form: str, data: bytes | memoryview, at: int = 0) -> tuple[int, ...]:
         try:
@@ -311,6 +328,8 @@ class _Reading:
         host = self.writer.host
         if feature == Feature.TRACING_DATA:
             self._read_formats(data)
+        elif feature == Feature.DIR_FORMAT:
+            self.divided = True
         elif feature == Feature.NRCPUS and len(data) >= 8:
             # Those that are there, and those that run; older files have them the other way.
             found = [n for n in self._unpack("2I", data) if 0 < n <= MOST_CPUS]

@@ -117,6 +117,7 @@ class PerfFile:
     callchain: int = 3  # addresses in each, where they are sampled
     names: tuple[str, ...] = tuple(FIELDS)
     beside: bool = False  # an event that is no tracepoint, too
+    divided: bool = False  # records are in files of their own
     records: list[bytes] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -265,6 +266,7 @@ class PerfFile:
             5: text("6.1.1"),
             6: text("x86_64"),
             7: self.pack("II", self.cpus, self.cpus),
+            **({24: self.pack("Q", 1)} if self.divided else {}),
             **({29: clock} if self.flags & USE_CLOCKID else {}),
         }
 

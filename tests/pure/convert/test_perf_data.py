@@ -338,6 +338,27 @@ def test_what_a_pipe_cut_off_is_told(tmp_path: Path) -> None:
     assert losses == {0: 1}
 
 
+def test_a_directory_of_files_is_read(tmp_path: Path) -> None:
+    file = PerfFile(cpus=2, divided=True)
+    truth = write_events(file, draw_events(drawing(9), 300, 2))
+    samples, file.records = file.records, []
+    place = tmp_path / "perf.data"
+    place.mkdir()
+    for cpu in (0, 1):
+        mine = [one for one, of in zip(samples, truth, strict=True) if of[1] == cpu]
+        (place / f"data.{cpu}").write_bytes(b"".join(mine))
+    file.index()
+    (place / "data").write_bytes(file.file())
+    assert identify_foreign(place) == "perf.data"
+    made = tmp_path / "made"
+    made.mkdir()
+    assert not convert_foreign(place, made).manifest.warnings
+    assert read(made) == truth
+    assert identify_foreign(made) is None
+    (made / "data").write_text("# tracer: nop\n")
+    assert identify_foreign(made) is None
+
+
 def test_it_is_told_from_other_files(tmp_path: Path) -> None:
     for name, data in (("a", PerfFile().file()), ("b", PerfFile(order=">").pipe())):
         (tmp_path / name).write_bytes(data)
