@@ -30,7 +30,7 @@ OPTIONS: Final = (
     option("--to", "NS", "end of the window, likewise", whole(0, 2**63 - 1), dest="end"),
     option("--tid", "N", "light this thread's critical path through the window",
         whole(1, 2**31 - 1)),
-    option("-o --output", "FILE", "the page (default: view.html; - for stdout)",
+    option("-o --output", "FILE", "the page, - for stdout (default: view.html)",
         default="view.html"),
 )  # fmt: skip
 

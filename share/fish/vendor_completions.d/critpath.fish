@@ -236,7 +236,7 @@ complete -c critpath -n '_shtab_critpath_using view' -l around -x -d 'the run or
 complete -c critpath -n '_shtab_critpath_using view' -l from -x -d 'begin of the window, in ns of the trace'"'"'s clock (default: the recording'"'"'s)'
 complete -c critpath -n '_shtab_critpath_using view' -l to -x -d 'end of the window, likewise'
 complete -c critpath -n '_shtab_critpath_using view' -l tid -x -d 'light this thread'"'"'s critical path through the window'
-complete -c critpath -n '_shtab_critpath_using view' -s o -l output -xka "(__fish_complete_path (commandline -ct))" -d 'the page (default: view.html; - for stdout)'
+complete -c critpath -n '_shtab_critpath_using view' -s o -l output -xka "(__fish_complete_path (commandline -ct))" -d 'the page, - for stdout (default: view.html)'
 complete -c critpath -n '_shtab_critpath_using view' -l execution -x -d 'what a run is: process | thread | marker | events:BEGIN,END[,key=FIELD][,label=FIELD] | windows:FILE.csv | requests[:port=N,comm=NAME,...] of servers, which requests:? lists | slices:MARKER[,comm=NAME][,min=DURATION][,root] of threads | slice:NAME that the program names, and slice:? lists (default: what the recording says)'
 complete -c critpath -n '_shtab_critpath_using view' -l doubtful -x -d 'where it is doubtful what a request asked of others: leave (its path stays on the thread that answered it) or include (as is likeliest) (default: leave)'
 complete -c critpath -n '_shtab_critpath_using view' -l assign -x -d 'what decides who of several open requests asked, where no certain rule does: queues (order, and what requests usually ask), or for comparison one thing alone: gap (transitions, as PInfer), delays, or thread (who was received last) (default: queues)'
