@@ -64,7 +64,7 @@ def test_a_window_beside_the_request_lights_nothing(critpath, recording):
         (("--from", "9", "--to", "5"), "--from is not before --to"),
         (("--around", "7", "--tid", "5"), "--around together with --tid"),
         (("--from", "1", "--to", "2"), "nothing was recorded between 1 and 2"),
-        (("--around", "none"), "has no execution none"),
+        (("--around", "none"), "has no run none"),
         (("--tid", "99"), "no thread with tid 99"),
     ],
 )
