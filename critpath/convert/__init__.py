@@ -5,6 +5,7 @@ from critpath.doors import hand_on
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from critpath.convert.foreign import (
+        COLLECTED,
         KINDS,
         Converted,
         convert_foreign,

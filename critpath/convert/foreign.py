@@ -30,6 +30,8 @@ KINDS: Final[Mapping[str, str]] = {
     "Perfetto": "perfetto",
     "ftrace's text": "ftrace_text",
 }
+# Those that are looked for in directories: a text may be what was printed of the file beside it.
+COLLECTED: Final = frozenset({"trace.dat", "perf.data", "Perfetto"})
 _HEAD: Final = 1 << 16  # bytes of a file that tell what it is
 _MANY: Final = 64 << 20  # bytes of a directory that are removed at once: no more is left behind
 _PACKETS: Final = 8  # that are looked at

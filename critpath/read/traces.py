@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from critpath.convert import directory_of
+from critpath.convert import COLLECTED, directory_of, identify_foreign
 from critpath.errors import UnreadableError, UsageError
 from critpath.model import MANIFEST, EventRequest, Events
 from critpath.read.clocks import Trace, natural_key
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from critpath.read.hosts import HostRecording
 
 _DEEPEST = 16  # levels of directories; LTTng needs five
+_OLD = ".old"  # what perf calls the file that was there before
 
 
 def walk_directories_with(root: Path, name: str) -> Iterator[Path]:
@@ -338,6 +339,8 @@ def find_recordings(source: Path) -> tuple[Path, ...]:
     if directory_of(source) != source:
         return (source,)
     found = find_sessions(source)
+    if files := _find_files(source, found):
+        return (*_find_sets(found, source), *files)
     if not found:
         return (source,)  # reading it reports what is wrong
     sets = _find_sets(found, source)
@@ -346,6 +349,25 @@ def find_recordings(source: Path) -> tuple[Path, ...]:
     if len(found) == 1 and not (found[0] / MANIFEST).is_file():
         return (source,)  # one session: the user's own name for it, which is the shortest
     return found
+
+
+def _find_files(source: Path, recordings: Collection[Path]) -> list[Path]:
+    """Return files of other tools below a directory and in no recording, in natural order."""
+    found, pending = [], [] if source in recordings else [(source, 0)]
+    while pending:
+        directory, depth = pending.pop()
+        try:
+            inside = sorted(directory.iterdir(), key=natural_key, reverse=True)
+        except OSError:  # a file; what cannot be read was said where recordings were looked for
+            continue
+        for path in inside:
+            if path.name.startswith(".") or path.is_symlink() or path in recordings:
+                continue
+            if path.is_dir():
+                pending += [(path, depth + 1)] if depth < _DEEPEST else []
+            elif path.suffix != _OLD and identify_foreign(path) in COLLECTED:
+                found.append(path)
+    return sorted(found, key=natural_key)
 
 
 def find_sessions(source: Path) -> tuple[Path, ...]:

@@ -337,6 +337,26 @@ def test_a_command_reads_the_file_and_leaves_nothing(tmp_path, monkeypatch, capf
     assert json.loads((tmp_path / "kept" / "critpath.json").read_text())["state"] == "complete"
 
 
+def test_a_directory_may_hold_files_of_several_tools_and_recordings(tmp_path, capfd):
+    """Each is a recording, by the name of its file; not what was before, nor what is in one."""
+    file = trace(Buffer(draw(1, big=False)))
+    place = tmp_path / "set"
+    (place / "deep").mkdir(parents=True)
+    (place / "a.dat").write_bytes(file.version_6())
+    (place / "deep" / "b.dat").write_bytes(file.version_7("zlib"))
+    (place / "a.dat.old").write_bytes(file.version_6())
+    (place / "notes.txt").write_text("nothing of it")
+    assert main(["convert", str(place / "a.dat"), "-o", str(place / "kept"), "--quiet"]) == 0
+    (place / "kept" / "inside.dat").write_bytes(file.version_6())
+    found = critpath.extract(place, execution="thread")
+    assert found.sources == tuple(str(place / name) for name in ("kept", "a.dat", "deep/b.dat"))
+    one = critpath.extract(place / "a.dat", execution="thread")
+    assert len(found) == 3 * len(one)
+    both = critpath.extract([place / "a.dat", place / "kept"], execution="thread")
+    assert len(both) == 2 * len(one)
+    capfd.readouterr()
+
+
 def test_a_full_disk_is_said_in_a_line(tmp_path, monkeypatch, capfd):
     file = tmp_path / "trace.dat"
     file.write_bytes(trace(Buffer(draw(1, big=False))).version_7())
