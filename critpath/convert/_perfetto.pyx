@@ -47,7 +47,7 @@ cdef enum:
     EVENT_GENERIC = 327
     EVENT_NEWTASK = 235      # its ID as well: pid and comm are its first fields
 
-    # how a field of an event is written; as `perfetto_events.Way`
+    # how a field of an event is written; as `perfetto_events.FieldWay`
     WAY_NUMBER = 1
     WAY_CHARS = 2
     WAY_LOCATED = 3

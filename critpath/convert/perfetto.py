@@ -10,7 +10,7 @@ from __future__ import annotations
 import gzip
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import PurePosixPath
@@ -41,11 +41,12 @@ _OWN_CLOCKS: Final = range(64, 128)  # of a sequence
 _FTRACE_CLOCKS: Final = {1: "one that is not known", 2: "global", 3: "local", 4: "mono_raw"}
 _LOCAL: Final = 3
 _BEGIN, _END, _INSTANT = 1, 2, 3  # types of a track event
+_PHASES: Final = {"B": _BEGIN, "X": _BEGIN, "E": _END, "I": _INSTANT, "i": _INSTANT}
 
 Fields = list[tuple[int, int | bytes]]
 
 
-class Facts(NamedTuple):
+class PacketFacts(NamedTuple):
     """What a packet says of itself."""
 
     time: int | None
@@ -131,6 +132,17 @@ class _Clocks:
         return found if 0 < found < _TIMES else None
 
 
+def _kind_of(numbers: Mapping[int, int], fields: Fields) -> tuple[int, int]:
+    """Return what a track event is, and how long (ns) where it says so, as Chrome's old ones do."""
+    legacy = next(_messages(fields, 6), None)
+    if numbers.get(9) or legacy is None:
+        return numbers.get(9, 0), 0
+    of = _numbers(legacy)
+    phase = chr(of.get(2, 0) & 0x7F)
+    duration = of.get(3, 0) * 1000 if phase == "X" else 0
+    return _PHASES.get(phase, 0), duration
+
+
 @dataclass
 class _Sequence:
     """What the packets of one sequence refer to."""
@@ -147,7 +159,7 @@ class _Sequence:
         self.valid = True
 
 
-class _Slices:
+class _SliceMarks:
     """Writes slices as marks of their threads."""
 
     def __init__(self, clocks: _Clocks, pages: _perfetto.PageWriter) -> None:
@@ -157,7 +169,7 @@ class _Slices:
         self.written = 0
         self.left: Counter[str] = Counter()
 
-    def follow(self, facts: Facts, *, anew: bool = False) -> _Sequence:
+    def follow(self, facts: PacketFacts, *, anew: bool = False) -> _Sequence:
         """Return the sequence of a packet; `anew`: its flags and losses are taken."""
         if len(self._sequences) >= _MOST and facts.sequence not in self._sequences:
             return _Sequence()
@@ -202,19 +214,10 @@ class _Slices:
                 return 0, 0
         return None
 
-    def take(self, of: _Sequence, facts: Facts, fields: Fields) -> None:
+    def take(self, of: _Sequence, facts: PacketFacts, fields: Fields) -> None:
         """Write what begins or ends a slice."""
         numbers = _numbers(fields)
-        kind = numbers.get(9, 0)
-        legacy = next(_messages(fields, 6), None)
-        duration = 0
-        if not kind and legacy is not None:
-            values = _numbers(legacy)
-            phase = chr(values.get(2, 0) & 0x7F)
-            kind = {"B": _BEGIN, "X": _BEGIN, "E": _END}.get(
-                phase, _INSTANT if phase in "Ii" else 0
-            )
-            duration = values.get(3, 0) * 1000 if phase == "X" else 0
+        kind, duration = _kind_of(numbers, fields)
         if kind not in {_BEGIN, _END, _INSTANT}:
             return  # of a counter or a state
         if facts.time is None:
@@ -235,19 +238,20 @@ class _Slices:
             self.left["of a track that is not described"] += 1
             return
         name = _text(fields, 23) or of.names.get(numbers.get(10, 0), "")
+        self._mark(kind, time, owner, name, track)
+        if kind == _BEGIN and owner[1] and 0 < duration < _TIMES:
+            self._mark(_END, time + duration, owner, "", track)
+
+    def _mark(self, kind: int, time: int, owner: tuple[int, int], name: str, track: int) -> None:
+        """Write a begin, an end or a moment; of no thread they have a cookie, and may overlap."""
         process, thread = owner
         if kind == _INSTANT:
-            self._write(time, thread or process, f"I|{process}|{name}")
+            text = f"I|{process}|{name}"
         elif not thread:
-            # Of no thread: atrace's slices with a cookie may overlap.
             text = f"{'S' if kind == _BEGIN else 'F'}|{process}|{name}|{track}"
-            self._write(time, process, text)
-        elif kind == _END:
-            self._write(time, thread, f"E|{process}")
         else:
-            self._write(time, thread, f"B|{process}|{name}")
-            if 0 < duration < _TIMES:
-                self._write(time + duration, thread, f"E|{process}")
+            text = f"E|{process}" if kind == _END else f"B|{process}|{name}"
+        self._write(time, thread or process, text)
 
     def _write(self, time: int, thread: int, text: str) -> None:
         made = _PRINT + text.replace("\n", " ").encode("utf-8", "replace")[:1000] + b"\n\0"
@@ -259,7 +263,7 @@ class _Slices:
 _PRINT: Final = PRINT.to_bytes(2, "little") + bytes(14)
 
 
-class _Conversion:
+class _PacketReader:
     """A file on its way into a raw directory."""
 
     def __init__(self, writer: RawWriter) -> None:
@@ -269,13 +273,13 @@ class _Conversion:
         self._beside.mkdir(mode=0o700)
         self._marks = _perfetto.PageWriter(str(self._beside), held=True)
         self._clocks = _Clocks()
-        self._slices = _Slices(self._clocks, self._marks)
+        self._slices = _SliceMarks(self._clocks, self._marks)
         self._described = DescribedEvents(writer)
         self._enabled: set[str] = set()
         self._overruns: dict[int, dict[int, int]] = {}  # by phase and cpu
         self._kernels: set[str] = set()
         self._depth = self._damaged = 0
-        self._takers: dict[int, Callable[[Fields, Facts], None]] = {
+        self._takers: dict[int, Callable[[Fields, PacketFacts], None]] = {
             _TREE: self._take_tree,
             _CLOCKS: self._take_clocks,
             _FTRACE_STATS: self._take_ftrace_stats,
@@ -310,7 +314,7 @@ class _Conversion:
         if number in _OTHER_KERNELS:
             self._kernels.add(_OTHER_KERNELS[number])
             return
-        facts = Facts(*said)
+        facts = PacketFacts(*said)
         of = self._slices.follow(facts, anew=number == 0)
         fields, whole = _perfetto.read_fields(payload)
         self._damaged += not whole
@@ -347,12 +351,12 @@ class _Conversion:
         """Note that something is missing of every cpu, from what was read last on."""
         self.packets.mark_all_lost()
 
-    def _take_clocks(self, fields: Fields, facts: Facts) -> None:
+    def _take_clocks(self, fields: Fields, facts: PacketFacts) -> None:
         self._clocks.take(fields, facts.sequence)
         if _RAW in self._clocks.shifts:
             self.packets.raw_shift = self._clocks.shifts[_RAW]
 
-    def _take_tree(self, fields: Fields, _: Facts) -> None:
+    def _take_tree(self, fields: Fields, _: PacketFacts) -> None:
         for process in _messages(fields, 1):
             pid = _numbers(process).get(1, 0)
             command = _text(process, 3)
@@ -363,18 +367,18 @@ class _Conversion:
             of = _numbers(thread)
             self._writer.add_thread(of.get(1, 0), of.get(3, 0), _text(thread, 2))
 
-    def _take_thread(self, fields: Fields, facts: Facts) -> None:
+    def _take_thread(self, fields: Fields, facts: PacketFacts) -> None:
         of = _numbers(fields)
         self._slices.follow(facts).thread = of.get(1, 0), of.get(2, 0)
         self._writer.add_thread(of.get(2, 0), of.get(1, 0), _text(fields, 5))
 
-    def _take_track(self, fields: Fields, _: Facts) -> None:
+    def _take_track(self, fields: Fields, _: PacketFacts) -> None:
         thread = self._slices.describe_track(fields)
         if thread is not None:
             name = next((_text(of, 5) for of in _messages(fields, 4)), "")
             self._writer.add_thread(thread[1], thread[0], name)
 
-    def _take_system(self, fields: Fields, _: Facts) -> None:
+    def _take_system(self, fields: Fields, _: PacketFacts) -> None:
         host, of = self._writer.host, _numbers(fields)
         for name in _messages(fields, 1):
             host["kernel"], host["machine"] = _text(name, 3), _text(name, 4)
@@ -383,7 +387,7 @@ class _Conversion:
             host["cpus"] = of[8]
         self._writer.tool["version"] = _text(fields, 4)
 
-    def _take_ftrace_stats(self, fields: Fields, _: Facts) -> None:
+    def _take_ftrace_stats(self, fields: Fields, _: PacketFacts) -> None:
         counts = self._overruns.setdefault(_numbers(fields).get(1, 0), {})
         for cpu in _messages(fields, 2):
             of = _numbers(cpu)
@@ -392,7 +396,7 @@ class _Conversion:
             if lost < _TIMES:
                 counts[number] = max(counts.get(number, 0), lost)
 
-    def _take_config(self, fields: Fields, _: Facts) -> None:
+    def _take_config(self, fields: Fields, _: PacketFacts) -> None:
         for source in _messages(fields, 2):
             for config in _messages(source, 1):
                 for ftrace in _messages(config, 100):
@@ -407,7 +411,7 @@ class _Conversion:
             if shape.number in found or marks or names & self._enabled:
                 self._writer.add_format(shape.group, shape.format)
 
-    def _take_stats(self, fields: Fields, _: Facts) -> None:
+    def _take_stats(self, fields: Fields, _: PacketFacts) -> None:
         dropped = sum(_numbers(b).get(19, 0) for b in _messages(fields, 1))
         if dropped:
             self._writer.warn(
@@ -518,7 +522,7 @@ def write_raw(stream: IO[bytes], writer: RawWriter) -> None:
     """
     packed = stream.read(2) == _GZIP
     stream.seek(0)
-    conversion = _Conversion(writer)
+    conversion = _PacketReader(writer)
     source = gzip.GzipFile(fileobj=stream) if packed else stream
     rest, needed, place = b"", 0, 0
     while True:

@@ -6,7 +6,7 @@ import re
 from typing import Final, NamedTuple
 
 from critpath.convert import _perfetto
-from critpath.convert.perfetto_events import Slot, Way, format_text, place_slots
+from critpath.convert.perfetto_events import FieldWay, Slot, format_text, place_slots
 from critpath.convert.raw_writer import RawWriter
 
 _FIRST: Final = 20_000  # IDs, beyond the fields of FtraceEvent that have one
@@ -20,7 +20,7 @@ _TEXTS: Final = frozenset({9, 12})
 _SIGNED: Final = frozenset({3, 5, 15, 16, 17, 18})
 
 
-class _Kind(NamedTuple):
+class _DescribedEvent(NamedTuple):
     number: int
     slots: dict[int | str, Slot]
     size: int
@@ -31,8 +31,8 @@ class DescribedEvents:
 
     def __init__(self, writer: RawWriter) -> None:
         self._writer = writer
-        self._kinds: dict[tuple[str, tuple[tuple[str, str], ...]], _Kind | None] = {}
-        self._by_field: dict[int, _Kind | None] = {}
+        self._kinds: dict[tuple[str, tuple[tuple[str, str], ...]], _DescribedEvent | None] = {}
+        self._by_field: dict[int, _DescribedEvent | None] = {}
 
     def make_record(self, number: int, payload: bytes) -> bytes | None:
         """Return a record without what is common; None for what is none, or is left out.
@@ -91,7 +91,7 @@ class DescribedEvents:
 
     def _kind(
         self, group: str, name: str, members: list[tuple[int | str, str, str]]
-    ) -> _Kind | None:
+    ) -> _DescribedEvent | None:
         """Return a kind of event, with the members that have a usable name."""
         usable: dict[str, tuple[int | str, str]] = {}
         for key, how, title in members:
@@ -109,7 +109,7 @@ class DescribedEvents:
         same = sum(known[0] == signature[0] for known in self._kinds)
         title = f"{name}_{same + 1}" if same else name
         form = self._writer.add_format(group, format_text(title, number, slots))
-        kind = _Kind(number, keyed, size) if form is not None else None
+        kind = _DescribedEvent(number, keyed, size) if form is not None else None
         self._kinds[signature] = kind
         return kind
 
@@ -119,7 +119,7 @@ def _first_text(fields: list[tuple[int, int | bytes]], number: int) -> str:
     return found.decode("utf-8", "replace")
 
 
-def _pack(kind: _Kind, values: list[tuple[int | str, int | bytes]]) -> bytes:
+def _pack(kind: _DescribedEvent, values: list[tuple[int | str, int | bytes]]) -> bytes:
     """Return a record of an event."""
     made = bytearray(kind.size)
     made[:2] = kind.number.to_bytes(2, "little")
@@ -127,9 +127,9 @@ def _pack(kind: _Kind, values: list[tuple[int | str, int | bytes]]) -> bytes:
         slot = kind.slots.get(key)
         if slot is None:
             continue
-        if slot.way == Way.NUMBER and isinstance(value, int):
+        if slot.way == FieldWay.NUMBER and isinstance(value, int):
             made[slot.offset : slot.offset + 8] = (value & (1 << 64) - 1).to_bytes(8, "little")
-        elif slot.way == Way.LOCATED and isinstance(value, bytes):
+        elif slot.way == FieldWay.LOCATED and isinstance(value, bytes):
             content = value[:4096] + b"\0"
             place = len(content) << 16 | len(made)
             if len(made) + len(content) < 1 << 14:

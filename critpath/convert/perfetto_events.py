@@ -11,7 +11,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 
-class Way(IntEnum):
+class FieldWay(IntEnum):
     """How a field is written; as `_perfetto.pyx` has it."""
 
     NUMBER = 1
@@ -27,7 +27,7 @@ class Slot(NamedTuple):
 
     field: int
     name: str
-    way: Way
+    way: FieldWay
     offset: int
     size: int
     declaration: str
@@ -50,19 +50,19 @@ class Shape(NamedTuple):
 
 
 # What a field is declared as: its way, size and declaration.
-_TYPES: Final[dict[str, tuple[Way, int, str, bool]]] = {
-    "s32": (Way.NUMBER, 4, "int {}", True),
-    "u32": (Way.NUMBER, 4, "unsigned int {}", False),
-    "s64": (Way.NUMBER, 8, "s64 {}", True),
-    "u64": (Way.NUMBER, 8, "u64 {}", False),
-    "pid": (Way.NUMBER, 4, "pid_t {}", True),
-    "address": (Way.NUMBER, 8, "void * {}", False),
-    "dev": (Way.DEVICE, 4, "dev_t {}", False),
-    "comm": (Way.CHARS, 16, "char {}[16]", False),
-    "rwbs": (Way.CHARS, 10, "char {}[10]", False),
-    "text": (Way.LOCATED, 4, "__data_loc char[] {}", False),
-    "rest": (Way.REST, 0, "char {}[]", False),
-    "args": (Way.ARRAY, 48, "unsigned long {}[6]", False),
+_TYPES: Final[dict[str, tuple[FieldWay, int, str, bool]]] = {
+    "s32": (FieldWay.NUMBER, 4, "int {}", True),
+    "u32": (FieldWay.NUMBER, 4, "unsigned int {}", False),
+    "s64": (FieldWay.NUMBER, 8, "s64 {}", True),
+    "u64": (FieldWay.NUMBER, 8, "u64 {}", False),
+    "pid": (FieldWay.NUMBER, 4, "pid_t {}", True),
+    "address": (FieldWay.NUMBER, 8, "void * {}", False),
+    "dev": (FieldWay.DEVICE, 4, "dev_t {}", False),
+    "comm": (FieldWay.CHARS, 16, "char {}[16]", False),
+    "rwbs": (FieldWay.CHARS, 10, "char {}[10]", False),
+    "text": (FieldWay.LOCATED, 4, "__data_loc char[] {}", False),
+    "rest": (FieldWay.REST, 0, "char {}[]", False),
+    "args": (FieldWay.ARRAY, 48, "unsigned long {}[6]", False),
 }
 
 _COMMON: Final = """\
@@ -144,7 +144,7 @@ def place_slots(fields: list[tuple[int, str, str]]) -> tuple[tuple[Slot, ...], i
     at, slots = _COMMON_BYTES, []
     for field, kind, name in fields:
         way, size, declaration, signed = _TYPES[kind]
-        wide = 8 if way == Way.ARRAY else 1 if way == Way.CHARS else max(size, 1)
+        wide = 8 if way == FieldWay.ARRAY else 1 if way == FieldWay.CHARS else max(size, 1)
         at = -(-at // wide) * wide
         slots.append(Slot(field, name, way, at, size, declaration.format(name), signed))
         at += size

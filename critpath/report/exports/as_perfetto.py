@@ -91,7 +91,7 @@ class _Table:
         )
 
 
-class Slices:
+class SliceWriter:
     """Tracks and slices, collected in any order of time, written in order of time.
 
     What is opened and closed at one moment keeps the order of these calls, which so have
@@ -242,7 +242,7 @@ def _snapshot(time: int, epoch: int) -> bytes:
 class _Rows:
     """Tracks of one name, as many as it takes for nothing to lie over something else."""
 
-    def __init__(self, slices: Slices, name: str, above: int, *first: int) -> None:
+    def __init__(self, slices: SliceWriter, name: str, above: int, *first: int) -> None:
         self._slices, self._name, self._above = slices, name, above
         self._free = [(-_LONG, track) for track in first]  # until when each is taken
 
@@ -276,7 +276,7 @@ def perfetto_trace(sets: Sequence[Exported]) -> Iterator[bytes]:
     bytes
         One after the other they are the file.
     """
-    slices = Slices()
+    slices = SliceWriter()
     timelines = sets[0].timelines if len(sets) == 1 else None
     groups = find_processes(timelines) if timelines is not None else {}
     flows = 0
@@ -291,7 +291,7 @@ def perfetto_trace(sets: Sequence[Exported]) -> Iterator[bytes]:
 class _Bodies:
     """Everything of a segment but its time and its track, made once per kind."""
 
-    def __init__(self, slices: Slices, paths: CriticalPaths) -> None:
+    def __init__(self, slices: SliceWriter, paths: CriticalPaths) -> None:
         self.slices, self.paths = slices, paths
         mille = np.floor(_SURE * np.where(paths.others, 0, paths.confidence)).astype(np.int64)
         names = ("state", "detail", "comm", "tid", "cpu", "lossy", "uncertainty", "stack")
@@ -337,7 +337,7 @@ class _Set:
     """One set of executions on its way."""
 
     def __init__(
-        self, slices: Slices, one: Exported, above: int, processes: Mapping[int, int]
+        self, slices: SliceWriter, one: Exported, above: int, processes: Mapping[int, int]
     ) -> None:
         self._slices, self._one, self._above = slices, one, above
         self._processes = processes  # by thread
@@ -431,7 +431,7 @@ class _Set:
             _findings(slices, one.findings[index], self._rows(f"{kind}: {_FINDINGS}"))
 
 
-def _findings(slices: Slices, findings: Sequence[FindingEntry], rows: _Rows) -> None:
+def _findings(slices: SliceWriter, findings: Sequence[FindingEntry], rows: _Rows) -> None:
     """Add the findings of an execution."""
     for finding in sorted(findings, key=lambda f: (f.begin, f.end, f.rank)):
         begin, end = finding.begin, max(finding.begin, finding.end)

@@ -26,7 +26,7 @@ from pure.convert.perfetto_writer import (
 )
 
 from critpath.convert import convert_foreign, identify_foreign
-from critpath.convert.perfetto_events import SHAPES, Way
+from critpath.convert.perfetto_events import SHAPES, FieldWay
 from critpath.errors import CritpathError, UnreadableError
 from critpath_record.ftrace.convert import convert
 
@@ -96,10 +96,10 @@ def test_the_table_is_the_schema():
         for slot in shape.slots:
             of = fields[slot.field]
             assert of.name == slot.name
-            text = slot.way in {Way.CHARS, Way.LOCATED, Way.REST}
+            text = slot.way in {FieldWay.CHARS, FieldWay.LOCATED, FieldWay.REST}
             assert (kinds[of.type] == "text") == text, slot
-            assert of.is_repeated == (slot.way == Way.ARRAY)
-            if slot.way == Way.NUMBER and slot.size == 8:
+            assert of.is_repeated == (slot.way == FieldWay.ARRAY)
+            if slot.way == FieldWay.NUMBER and slot.size == 8:
                 assert kinds[of.type] in {"s64", "u64"}
 
 
@@ -490,3 +490,14 @@ def test_runs_are_found_by_their_slices(critpath, tmp_path):
     assert times == [
         *(("RUN", 800), ("WAIT_UNEXPLAINED", 600), ("WAIT_CPU", 100), ("RUN", 400)),
     ]
+
+
+def test_old_events_of_chrome_are_slices_too(open_file):
+    writer = drawn(Bundle(0, [switch(BEGIN + 5, 100, 101)]))
+    packet = writer.add(2, sequence_flags=1)
+    packet.thread_descriptor.pid, packet.thread_descriptor.tid = 100, 101
+    one = writer.add(2, timestamp=BEGIN + 10, sequence_flags=2)
+    one.track_event.name = "task"
+    one.track_event.legacy_event.phase, one.track_event.legacy_event.duration_us = ord("X"), 3
+    found, _ = open_file(writer.bytes())
+    assert slices_of(found) == [(BEGIN + 10, "B|100|task"), (BEGIN + 3010, "E|100")]
