@@ -12,6 +12,7 @@ from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum, IntFlag
+from functools import partial
 from typing import IO, Final, NamedTuple
 
 from critpath.convert._perf_data import PerfRecords
@@ -40,7 +41,7 @@ _ANY: Final = 0xFFFF_FFFF  # a thread or cpu that is none in particular
 HOW: Final = f"record with: {RECORD_NEXT['perf.data']}"
 
 
-class Kind(IntEnum):
+class RecordKind(IntEnum):
     """The records that `_perf_data.pyx` hands on; its `is_handed_on` lists them."""
 
     LOST = 2
@@ -94,6 +95,11 @@ class Sampled(IntFlag):
 
 
 _NEEDED: Final = Sampled.TIME | Sampled.CPU | Sampled.RAW
+_NEEDED_NAMES: Final = {
+    Sampled.TIME: "time",
+    Sampled.CPU: "cpu",
+    Sampled.RAW: "fields (PERF_SAMPLE_RAW)",
+}
 # In the order in which a sample has them, 8 bytes each; and the end of every other record.
 _IN_SAMPLE: Final = (
     *(Sampled.IDENTIFIER, Sampled.IP, Sampled.TID, Sampled.TIME, Sampled.ADDR, Sampled.ID),
@@ -112,7 +118,7 @@ _CLOCKS: Final = {0: "realtime", 1: "mono", 4: "mono_raw", 7: "boot", 11: "tai"}
 _FILTERED: Final = 1 << 15  # LOST_SAMPLES: a filter left them out, as the user wished
 
 
-class Attribute(NamedTuple):
+class PerfAttribute(NamedTuple):
     """What the file says of one event: the kernel's ``perf_event_attr``, and its ids."""
 
     type: int
@@ -188,71 +194,32 @@ def write_raw(stream: IO[bytes], writer: RawWriter) -> None:
     _Reading(stream, writer).go()
 
 
+def _read_into(stream: IO[bytes], to: memoryview) -> int:
+    return stream.readinto(to) or 0  # type: ignore[attr-defined]
+
+
 @dataclass
-class _Reading:
-    """One file as it is read."""
+class _Header:
+    """What a file says of its records: at its begin and end, or in records of its own."""
 
     stream: IO[bytes]
     writer: RawWriter
-    order: str = "<"
-    attributes: list[Attribute] = field(default_factory=list)
-    cpus: dict[int, int] = field(default_factory=dict)  # by id of an event on that cpu
-    divided: bool = False  # records are in further files
-    alone: bool = False  # only some processes were recorded
-    traced: bool = False  # descriptions of events were there
-    by_id: dict[int, Attribute] = field(default_factory=dict)
-    lost: dict[int, int] = field(default_factory=dict)  # by cpu, as it was noted when it happened
-    lost_by_id: dict[int, int] = field(default_factory=dict)  # in all, by id
-    forked: set[int] = field(default_factory=set)
+    order: str
+    attributes: list[PerfAttribute] = field(default_factory=list)
     epochs: dict[int, int] = field(default_factory=dict)  # by clock
-    auxiliary: int = 0  # bytes
-    throttled: int = 0
+    divided: bool = False  # records are in further files
+    traced: bool = False  # descriptions of events were there
 
-    def go(self) -> None:
-        """Read it all."""
-        head = self.stream.read(_HEAD)
-        order = ORDERS.get(head[:8])
-        if order is None:
-            raise UnreadableError(
-                f"{self.writer.file}: perf before Linux 2.6.38 wrote it", "record with a later perf"
-            )
-        self.order = order
-        self.writer.big_endian = order == ">"
-        self.writer.clock, self.writer.tool = "perf", {"name": "perf"}
-        self.records = PerfRecords(str(self.writer.directory), big_endian=order == ">")
-        (size,) = self._unpack("Q", head, 8)
-        if size == _PIPE_HEAD:
-            self.stream.seek(_PIPE_HEAD)
-            self._go_through(_Blocks(self._read_into, _PIPE_HEAD))
-        else:
-            self._go_through(self._read_header(head))
-            if self.divided:
-                self._go_through_parts()
-        self._finish()
-
-    def _go_through_parts(self) -> None:
-        """Take the records that ``perf record --threads`` wrote to files beside the header's."""
-        file = self.writer.file
-        place = file if file.is_dir() else file.parent
-        numbers = (of.name.removeprefix("data.") for of in place.glob("data.*"))
-        for number in sorted(int(of) for of in numbers if of.isdecimal() and len(of) < _DIGITS):
-            with open_foreign(place / f"data.{number}") as stream:
-                self.stream = stream
-                # Each has rounds of its own.
-                self._go_through(_Blocks(self._read_into), rounds=False)
-
-    def _unpack(self, form: str, data: bytes | memoryview, at: int = 0) -> tuple[int, ...]:
+    def unpack(self, form: str, data: bytes | memoryview, at: int = 0) -> tuple[int, ...]:
         try:
             return struct.unpack_from(self.order + form, data, at)
         except struct.error:
             raise self.writer.broken("is cut off within its header") from None
 
-    # The header
-
-    def _read_header(self, head: bytes) -> _Blocks:
+    def read(self, head: bytes) -> _Blocks:
         """Read what stands around the records, and return these."""
         total = self.stream.seek(0, io.SEEK_END)
-        size, of_attribute, attributes, attributes_size, data, data_size = self._unpack(
+        size, of_attribute, attributes, attributes_size, data, data_size = self.unpack(
             "6Q", head, 8
         )
         if not size <= data <= total:
@@ -273,21 +240,18 @@ class _Reading:
         table = self._read_section(data + data_size, 16 * len(places))
         for number, bit in enumerate(places):
             if bit in set(Feature):
-                offset, length = self._unpack("2Q", table, 16 * number)
-                self._read_feature(bit, self._read_section(offset, length))
+                offset, length = self.unpack("2Q", table, 16 * number)
+                self.read_feature(bit, self._read_section(offset, length))
         self.stream.seek(data)
         left = min(data_size, total - data)
 
         def read(to: memoryview) -> int:
             nonlocal left
-            count = self._read_into(to[:left])
+            count = _read_into(self.stream, to[:left])
             left -= count
             return count
 
         return _Blocks(read, data)
-
-    def _read_into(self, to: memoryview) -> int:
-        return self.stream.readinto(to) or 0  # type: ignore[attr-defined]
 
     def _read_section(self, offset: int, size: int) -> bytes:
         if size > _LARGEST_SECTION or offset > _LATEST:
@@ -304,43 +268,45 @@ class _Reading:
         table = self._read_section(offset, size)
         ids = 0
         for at in range(0, size - each + 1, each):
-            place, length = self._unpack("2Q", table, at + each - 16)
+            place, length = self.unpack("2Q", table, at + each - 16)
             ids += length // 8
             if ids > _MOST_IDS:
                 raise self.writer.broken("has too many events")
             found = self._read_section(place, length)
-            self._add_attribute(table[at : at + each - 16], found)
+            self.add_attribute(table[at : at + each - 16], found)
 
-    def _add_attribute(self, data: bytes, ids: bytes) -> None:
+    def add_attribute(self, data: bytes, ids: bytes) -> None:
         """Add an event by its ``perf_event_attr``; one that is shorter ends with zeros."""
         if len(self.attributes) >= _MOST_ATTRIBUTES:
             raise self.writer.broken("has too many events")
         data = data.ljust(96, b"\0")
-        kind, _, config, _, sampled, read_format, flags = self._unpack("IIQQQQQ", data)
+        kind, _, config, _, sampled, read_format, flags = self.unpack("IIQQQQQ", data)
         if self.order == ">":
             # C allocates bit-fields from the other end there.
             flags = int(f"{flags:064b}"[::-1], 2)
-        (clock,) = self._unpack("i", data, 92)
-        numbers = self._unpack(f"{len(ids) // 8}Q", ids)
-        self.attributes.append(Attribute(kind, config, sampled, read_format, flags, clock, numbers))
+        (clock,) = self.unpack("i", data, 92)
+        numbers = self.unpack(f"{len(ids) // 8}Q", ids)
+        self.attributes.append(
+            PerfAttribute(kind, config, sampled, read_format, flags, clock, numbers)
+        )
 
-    def _read_feature(self, feature: int, data: bytes) -> None:
+    def read_feature(self, feature: int, data: bytes) -> None:
         host = self.writer.host
         if feature == Feature.TRACING_DATA:
-            self._read_formats(data)
+            self.read_formats(data)
         elif feature == Feature.DIR_FORMAT:
             self.divided = True
         elif feature == Feature.NRCPUS and len(data) >= 8:
             # Those that are there, and those that run; older files have them the other way.
-            found = [n for n in self._unpack("2I", data) if 0 < n <= MOST_CPUS]
+            found = [n for n in self.unpack("2I", data) if 0 < n <= MOST_CPUS]
             if found:
                 host["cpus"] = min(found)
         elif feature == Feature.CLOCK_DATA and len(data) >= 24:
-            _, clock, wall, of_clock = self._unpack("IIQQ", data)
+            _, clock, wall, of_clock = self.unpack("IIQQ", data)
             if max(wall, of_clock) < _LATEST:
                 self.epochs[clock] = wall - of_clock
         elif feature in {Feature.HOSTNAME, Feature.OSRELEASE, Feature.ARCH, Feature.VERSION}:
-            (size,) = self._unpack("I", data)
+            (size,) = self.unpack("I", data)
             text = data[4 : 4 + size].partition(b"\0")[0].decode("utf-8", "replace")[:100]
             if feature == Feature.VERSION:
                 self.writer.tool["version"] = text
@@ -352,7 +318,7 @@ class _Reading:
 
     # The kernel's descriptions of events
 
-    def _read_formats(self, data: bytes) -> None:
+    def read_formats(self, data: bytes) -> None:
         """Take the descriptions of events out of what perf keeps of tracefs."""
         at = 10
         if data[:at] != b"\x17\x08\x44tracing":
@@ -365,7 +331,7 @@ class _Reading:
 
         def take(form: str) -> int:
             nonlocal at
-            (found,) = self._unpack(form, data, at)
+            (found,) = self.unpack(form, data, at)
             at += struct.calcsize(form)
             return found
 
@@ -393,6 +359,85 @@ class _Reading:
                 self.writer.add_format(group, text(take("Q")))
         self.traced = True
 
+    def find_tracepoints(self) -> tuple[list[PerfAttribute], list[PerfAttribute]]:
+        """Return all tracepoints, and those whose samples have all that is needed."""
+        events = [of for of in self.attributes if of.type == _TRACEPOINT]
+        if not events:
+            what = "has no tracepoints, only samples of what ran"
+            raise self.refuse(what if self.attributes else "has no events")
+        taken = [of for of in events if of.sampled & _NEEDED == _NEEDED]
+        if not taken:
+            lacking = " and ".join(
+                name
+                for bit, name in _NEEDED_NAMES.items()
+                if not all(of.sampled & bit for of in events)
+            )
+            raise self.refuse(f"its tracepoints were recorded without their {lacking}")
+        return events, taken
+
+    def find_id(self) -> int:
+        """Return where every sample has its event's id; -1 where samples need none."""
+        forms = {of.sampled for of in self.attributes}
+        if all(form & Sampled.IDENTIFIER for form in forms):
+            return _RECORD
+        if len(forms) == 1 and (form := forms.pop()) & Sampled.ID:
+            return _place_of(form, Sampled.ID)
+        if len(self.attributes) == 1 or not forms:
+            return -1
+        raise self.refuse("its samples do not tell which event they are of")
+
+    def refuse(self, what: str) -> UnreadableError:
+        """Return the error of a file that has not what is needed."""
+        return UnreadableError(f"{self.writer.file}: {what}", HOW)
+
+
+@dataclass
+class _Reading:
+    """One file as it is read."""
+
+    stream: IO[bytes]
+    writer: RawWriter
+    cpus: dict[int, int] = field(default_factory=dict)  # by id of an event on that cpu
+    alone: bool = False  # only some processes were recorded
+    by_id: dict[int, PerfAttribute] = field(default_factory=dict)
+    lost: dict[int, int] = field(default_factory=dict)  # by cpu, as it was noted when it happened
+    lost_by_id: dict[int, int] = field(default_factory=dict)  # in all, by id
+    forked: set[int] = field(default_factory=set)
+    auxiliary: int = 0  # bytes
+    throttled: int = 0
+
+    def go(self) -> None:
+        """Read it all."""
+        head = self.stream.read(_HEAD)
+        order = ORDERS.get(head[:8])
+        if order is None:
+            raise UnreadableError(
+                f"{self.writer.file}: perf before Linux 2.6.38 wrote it", "record with a later perf"
+            )
+        self.header = _Header(self.stream, self.writer, order)
+        self.writer.big_endian = order == ">"
+        self.writer.clock, self.writer.tool = "perf", {"name": "perf"}
+        self.records = PerfRecords(str(self.writer.directory), big_endian=order == ">")
+        (size,) = self.header.unpack("Q", head, 8)
+        if size == _PIPE_HEAD:
+            self.stream.seek(_PIPE_HEAD)
+            self._go_through(_Blocks(partial(_read_into, self.stream), _PIPE_HEAD))
+        else:
+            self._go_through(self.header.read(head))
+            if self.header.divided:
+                self._go_through_parts()
+        self._finish()
+
+    def _go_through_parts(self) -> None:
+        """Take the records that ``perf record --threads`` wrote to files beside the header's."""
+        file = self.writer.file
+        place = file if file.is_dir() else file.parent
+        numbers = (of.name.removeprefix("data.") for of in place.glob("data.*"))
+        for number in sorted(int(of) for of in numbers if of.isdecimal() and len(of) < _DIGITS):
+            with open_foreign(place / f"data.{number}") as stream:
+                # Each has rounds of its own.
+                self._go_through(_Blocks(partial(_read_into, stream)), rounds=False)
+
     # The records
 
     def _go_through(self, blocks: _Blocks, *, rounds: bool = True) -> None:
@@ -409,55 +454,57 @@ class _Reading:
                 place = blocks.gone + blocks.at
                 self._note_damage(f"is damaged at byte {place:,}: what follows is missing")
                 return
-            if kind == Kind.SAMPLE:
+            if kind == RecordKind.SAMPLE:
                 self._set_up()
                 continue
-            _, misc, size = self._unpack("IHH", blocks.data, blocks.at)
+            _, misc, size = self.header.unpack("IHH", blocks.data, blocks.at)
             record = bytes(blocks.data[blocks.at + _RECORD : blocks.at + size])
             blocks.at += size
-            if kind in {Kind.COMPRESSED, Kind.COMPRESSED2}:
+            if kind in {RecordKind.COMPRESSED, RecordKind.COMPRESSED2}:
                 self._go_through_compressed(blocks, kind, record)
                 return
             self._handle(kind, misc, record, blocks)
 
     def _handle(self, kind: int, misc: int, record: bytes, blocks: _Blocks) -> None:
         """Handle a record that is no sample."""
-        if kind == Kind.HEADER_ATTR:
-            (size,) = self._unpack("I", record, 4)
+        if kind == RecordKind.HEADER_ATTR:
+            (size,) = self.header.unpack("I", record, 4)
             size = min(size or 64, len(record))
-            self._add_attribute(record[:size], record[size : size + (len(record) - size) // 8 * 8])
+            self.header.add_attribute(
+                record[:size], record[size : size + (len(record) - size) // 8 * 8]
+            )
             self.records.wait_for_layouts()
-        elif kind == Kind.TRACING_DATA:
-            (size,) = self._unpack("I", record)
+        elif kind == RecordKind.TRACING_DATA:
+            (size,) = self.header.unpack("I", record)
             if size > _LARGEST_SECTION:
                 raise self.writer.broken("has a part of its header that is too large")
-            self._read_formats(blocks.take(size))
+            self.header.read_formats(blocks.take(size))
             blocks.skip(-size % 8)
-        elif kind == Kind.HEADER_FEATURE:
-            (feature,) = self._unpack("Q", record)
+        elif kind == RecordKind.HEADER_FEATURE:
+            (feature,) = self.header.unpack("Q", record)
             if feature in set(Feature):
-                self._read_feature(feature, record[8:])
-        elif kind == Kind.AUXTRACE:
-            (size,) = self._unpack("Q", record)
+                self.header.read_feature(feature, record[8:])
+        elif kind == RecordKind.AUXTRACE:
+            (size,) = self.header.unpack("Q", record)
             self.auxiliary += size
             blocks.skip(size)
-        elif kind == Kind.ID_INDEX:
+        elif kind == RecordKind.ID_INDEX:
             self._read_index(record)
-        elif kind == Kind.THREAD_MAP:
-            (count,) = self._unpack("Q", record)
+        elif kind == RecordKind.THREAD_MAP:
+            (count,) = self.header.unpack("Q", record)
             if count and len(record) >= 16:
-                self.alone |= 0 < self._unpack("Q", record, 8)[0] < _ANY
-        elif kind in {Kind.COMM, Kind.FORK}:
+                self.alone |= 0 < self.header.unpack("Q", record, 8)[0] < _ANY
+        elif kind in {RecordKind.COMM, RecordKind.FORK}:
             self._note_thread(kind, record)
-        elif kind in {Kind.LOST, Kind.LOST_SAMPLES, Kind.THROTTLE}:
+        elif kind in {RecordKind.LOST, RecordKind.LOST_SAMPLES, RecordKind.THROTTLE}:
             self._note_loss(kind, misc, record)
 
     def _read_index(self, record: bytes) -> None:
         """Note the cpu of each id, and whether it is of one thread."""
-        (count,) = self._unpack("Q", record)
+        (count,) = self.header.unpack("Q", record)
         body = record[8 : 8 + 32 * min(count, len(record) // 32)]
         for number, _, cpu, tid in struct.iter_unpack(
-            f"{self.order}4Q", body[: len(body) // 32 * 32]
+            f"{self.header.order}4Q", body[: len(body) // 32 * 32]
         ):
             if cpu < MOST_CPUS and len(self.cpus) < _MOST_IDS:
                 self.cpus[number] = cpu
@@ -477,52 +524,52 @@ class _Reading:
             if at < 0:
                 return _EndOfRecord()
             if bit == Sampled.CPU:
-                (found["cpu"],) = self._unpack("I", record, at)
+                (found["cpu"],) = self.header.unpack("I", record, at)
             elif bit == Sampled.TIME:
-                (found["time"],) = self._unpack("Q", record, at)
+                (found["time"],) = self.header.unpack("Q", record, at)
             elif bit in {Sampled.ID, Sampled.IDENTIFIER} and not found["id"]:
-                (found["id"],) = self._unpack("Q", record, at)
+                (found["id"],) = self.header.unpack("Q", record, at)
         return _EndOfRecord(**found)
 
-    def _attribute_of_end(self, record: bytes) -> Attribute | None:
-        if not self.attributes:
+    def _attribute_of_end(self, record: bytes) -> PerfAttribute | None:
+        if not self.header.attributes:
             return None
-        of = self.attributes[0]
+        of = self.header.attributes[0]
         if of.sampled & Sampled.IDENTIFIER and len(record) >= 8:
-            (number,) = self._unpack("Q", record, len(record) - 8)
+            (number,) = self.header.unpack("Q", record, len(record) - 8)
             of = self.by_id.get(number, of)
         return of if of.has(_SAMPLE_ID_ALL) else None
 
     def _note_thread(self, kind: int, record: bytes) -> None:
         """Take a thread that was there at the begin; one that was made since is no such."""
         early = self._end_of(record).time == 0 and self.records.samples == 0
-        if kind == Kind.FORK:
-            pid, _, tid = self._unpack("3I", record.ljust(12, b"\0"))
+        if kind == RecordKind.FORK:
+            pid, _, tid = self.header.unpack("3I", record.ljust(12, b"\0"))
             if not early:
                 self.forked.add(tid)
                 self.writer.add_started(tid, pid)
             return
-        pid, tid = self._unpack("2I", record)
+        pid, tid = self.header.unpack("2I", record)
         if early:
             comm = record[8:24].partition(b"\0")[0].decode("utf-8", "replace")
             self.writer.add_thread(tid, pid, comm[:15])
 
     def _note_loss(self, kind: int, misc: int, record: bytes) -> None:
         end = self._end_of(record)
-        if kind == Kind.THROTTLE:
+        if kind == RecordKind.THROTTLE:
             self.throttled += 1
             if end.cpu < MOST_CPUS and self._is_tracepoint(end.id):
                 self.records.lose(end.cpu, min(end.time, _LATEST), 0)
             return
-        if kind == Kind.LOST_SAMPLES and misc & _FILTERED:
+        if kind == RecordKind.LOST_SAMPLES and misc & _FILTERED:
             return
-        number, count = self._unpack("2Q", record) if kind == Kind.LOST else (0, 0)
-        if kind == Kind.LOST_SAMPLES:
-            (count,) = self._unpack("Q", record)
+        number, count = self.header.unpack("2Q", record) if kind == RecordKind.LOST else (0, 0)
+        if kind == RecordKind.LOST_SAMPLES:
+            (count,) = self.header.unpack("Q", record)
             number = end.id
         if not 0 < count < _LATEST:
             return
-        if kind == Kind.LOST_SAMPLES and end.time == 0:
+        if kind == RecordKind.LOST_SAMPLES and end.time == 0:
             # perf read the kernel's count of an event at the end.
             self.lost_by_id[number] = self.lost_by_id.get(number, 0) + count
             return
@@ -574,8 +621,8 @@ class _Reading:
     def _find_compressed(self, blocks: _Blocks, kind: int, record: bytes) -> Iterator[bytes]:
         """Yield what is compressed; take the records in between."""
         while True:
-            if kind == Kind.COMPRESSED2:
-                (size,) = self._unpack("Q", record)
+            if kind == RecordKind.COMPRESSED2:
+                (size,) = self.header.unpack("Q", record)
                 record = record[8 : 8 + size]
             yield record
             while True:
@@ -588,13 +635,13 @@ class _Reading:
                     if blocks.at < len(blocks.data):
                         self._note_damage("ends within a record")
                     return
-                if kind == Kind.SAMPLE:
+                if kind == RecordKind.SAMPLE:
                     self._set_up()
                     continue
-                _, misc, size = self._unpack("IHH", blocks.data, blocks.at)
+                _, misc, size = self.header.unpack("IHH", blocks.data, blocks.at)
                 record = bytes(blocks.data[blocks.at + _RECORD : blocks.at + size])
                 blocks.at += size
-                if kind in {Kind.COMPRESSED, Kind.COMPRESSED2}:
+                if kind in {RecordKind.COMPRESSED, RecordKind.COMPRESSED2}:
                     break
                 self._handle(kind, misc, record, blocks)
 
@@ -602,34 +649,20 @@ class _Reading:
 
     def _set_up(self) -> None:
         """Say what the samples of each event look like."""
-        events = [of for of in self.attributes if of.type == _TRACEPOINT]
-        if not events:
-            what = "has no tracepoints, only samples of what ran"
-            raise self._refuse(what if self.attributes else "has no events")
-        taken = [of for of in events if of.sampled & _NEEDED == _NEEDED]
-        if not taken:
-            lacking = " and ".join(
-                name
-                for bit, name in (
-                    *((Sampled.TIME, "time"), (Sampled.CPU, "cpu")),
-                    (Sampled.RAW, "fields (PERF_SAMPLE_RAW)"),
-                )
-                if not all(of.sampled & bit for of in events)
-            )
-            raise self._refuse(f"its tracepoints were recorded without their {lacking}")
+        events, taken = self.header.find_tracepoints()
         if len(taken) < len(events):
             self.writer.warn(
                 f"{plural(len(events) - len(taken), 'tracepoint')} recorded without time, cpu or"
                 " fields left out"
             )
-        self.by_id = {number: of for of in self.attributes for number in of.ids}
-        place = self._find_id()
-        layouts = [word for of in self.attributes for word in _lay_out(of)]
+        self.by_id = {number: of for of in self.header.attributes for number in of.ids}
+        place = self.header.find_id()
+        layouts = [word for of in self.header.attributes for word in _lay_out(of)]
         ids = array("Q")
-        for number, of in enumerate(self.attributes):
+        for number, of in enumerate(self.header.attributes):
             for one in of.ids:
                 ids.extend((one, number))
-        if place < 0 and self.attributes[0] not in taken:
+        if place < 0 and self.header.attributes[0] not in taken:
             # One layout serves all, that of what is taken.
             layouts = list(_lay_out(taken[0]))
             ids = array("Q")
@@ -638,29 +671,15 @@ class _Reading:
         of = taken[0]
         if of.has(_USE_CLOCKID):
             self.writer.clock = _CLOCKS.get(of.clock, f"clock {of.clock}")
-            self.writer.epoch = self.epochs.get(of.clock, 0)
-
-    def _find_id(self) -> int:
-        """Return where every sample has its event's id; -1 where samples need none."""
-        forms = {of.sampled for of in self.attributes}
-        if all(form & Sampled.IDENTIFIER for form in forms):
-            return _RECORD
-        if len(forms) == 1 and (form := forms.pop()) & Sampled.ID:
-            return _place_of(form, Sampled.ID)
-        if len(self.attributes) == 1 or not forms:
-            return -1
-        raise self._refuse("its samples do not tell which event they are of")
-
-    def _refuse(self, what: str) -> UnreadableError:
-        return UnreadableError(f"{self.writer.file}: {what}", HOW)
+            self.writer.epoch = self.header.epochs.get(of.clock, 0)
 
     def _finish(self) -> None:
         """Say what was found."""
         writer, records = self.writer, self.records
-        if not self.attributes:
+        if not self.header.attributes:
             raise writer.broken("has no events")
         self._set_up()
-        if not self.traced:
+        if not self.header.traced:
             raise writer.broken("does not describe its events")
         written = records.close()
         writer.take_pages(written)
@@ -674,6 +693,12 @@ class _Reading:
         for cpu, left in self.lost.items():
             # More than was noted when it happened: after the last event that there was room for.
             writer.lose(cpu, -left)
+        writer.lose(some, records.unplaced + records.unknown)
+        self._tell()
+
+    def _tell(self) -> None:
+        """Say what was left out."""
+        writer, records = self.writer, self.records
         for count, what in (
             (records.malformed, "damaged"),
             (records.unplaced, "without a cpu"),
@@ -681,7 +706,6 @@ class _Reading:
         ):
             if count:
                 writer.warn(f"{plural(count, 'sample')} {what} left out: lost")
-        writer.lose(some, records.unplaced + records.unknown)
         strange = sum(n for kind, n in records.count_kinds().items() if kind not in _SKIPPED)
         if strange:
             writer.warn(f"{plural(strange, 'record')} of kinds that are not known left out")
@@ -711,7 +735,7 @@ def _place_of(form: int, wanted: Sampled) -> int:
     return at
 
 
-def _lay_out(of: Attribute) -> tuple[int, ...]:
+def _lay_out(of: PerfAttribute) -> tuple[int, ...]:
     """Return the words of a layout, as `_perf_data.pyx` names them."""
     form = of.sampled
     taken = of.type == _TRACEPOINT and form & _NEEDED == _NEEDED
