@@ -184,6 +184,8 @@ def main() -> int:
             lost = sum(of.events for of in paths[name].losses)
             print(f"{name}: {shown}; {lost:,} events lost")
             print(f"{name}: {compare(paths['critpath'], paths[name])}")
+            if name not in PRINTED:
+                continue
             text = place / f"{name}.txt"
             with text.open("wb") as stream:
                 words = [*PRINTED[name], str(place / name)]
