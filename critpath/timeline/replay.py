@@ -263,6 +263,10 @@ class Replayer:
         return HolderRecord(*self._core.holders())
 
 
+class NoSwitchesError(UnreadableError):
+    """A trace has no event of a switch, and none was asked for (exit 4)."""
+
+
 def require_switches(present: Collection[Kind], declared: Collection[Kind]) -> None:
     """Raise UnreadableError if there is no ``sched_switch``, InconclusiveError if none happened.
 
@@ -276,7 +280,7 @@ def require_switches(present: Collection[Kind], declared: Collection[Kind]) -> N
             "there was any",
             "record again, for longer; critpath doctor shows whether this machine can record",
         )
-    raise UnreadableError(
+    raise NoSwitchesError(
         "the trace has no sched_switch event",
         "record with the sched tracepoints enabled (critpath's `minimal` profile)",
     )

@@ -34,7 +34,7 @@ from critpath.timeline.holders import find_holds
 from critpath.timeline.missing_switches import MissingSwitches, insert_switches
 from critpath.timeline.network import linked_packets, network_events
 from critpath.timeline.opening import RecordingOpener
-from critpath.timeline.replay import Replayer
+from critpath.timeline.replay import NoSwitchesError, Replayer
 from critpath.timeline.resources import PERIOD_TIMER, ResourceEvents
 
 if TYPE_CHECKING:
@@ -68,13 +68,19 @@ def replay_recording(
     way: str = SOCKETS,
 ) -> Iterator[ReplayedRecording]:
     """Replay a recording; `remarks` on it were made before anything was read."""
-    replayed = replay_stream(
-        opener,
-        replace(assume_declared(recording), addresses=recording.addresses, way=way),
-        specifications,
-        budget,
-        complete=lambda events: opener.tell_clocks(recording.add_manifest(events)),
-    )
+    try:
+        replayed = replay_stream(
+            opener,
+            replace(assume_declared(recording), addresses=recording.addresses, way=way),
+            specifications,
+            budget,
+            complete=lambda events: opener.tell_clocks(recording.add_manifest(events)),
+        )
+    except NoSwitchesError as error:
+        tool = str(recording.manifest.recorder.get("name", ""))
+        if tool and tool in RECORD_NEXT:
+            error.do = f"record with: {RECORD_NEXT[tool]}"
+        raise
     with closing(replayed.blocks):
         warnings = (
             *remarks,

@@ -158,6 +158,10 @@ class PerfFile:
         )
         return b"".join(data for bit, data in parts if of.sampled & bit)
 
+    def end(self, cpu: int, time: int) -> bytes:
+        """What is behind a record that is no sample."""
+        return self._end(self.attributes[0], cpu, time, (0, 0))
+
     def sample(self, cpu: int, time: int, name: str, values: tuple[object, ...], tid: int) -> None:
         """An event that occurred."""
         of = self.attributes[self.names.index(name)]

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from oracle import perf_write
 from oracle.perf_write import PerfFile, switch, waking
 
+import critpath
 from critpath.convert import convert_foreign, identify_foreign
 from critpath.errors import CritpathError, UnreadableError
 from critpath.model import EventRequest, Kind
@@ -239,6 +240,27 @@ def test_losses_have_their_cpu_and_time(tmp_path: Path) -> None:
         (10000, 12000, 1, 40)
     ]
     assert [of for of in warnings if "3 events lost at a time" in of]
+
+
+def test_events_that_the_kernel_held_back_are_a_loss(tmp_path: Path) -> None:
+    file = PerfFile(cpus=1)
+    file.index()
+    file.sample(0, 1000, "sched_waking", waking(5, 0), 1)
+    file.record(5, file.pack("QQQ", 1500, 1000, 1000) + file.end(0, 1500))
+    file.sample(0, 2000, "sched_waking", waking(6, 0), 1)
+    made, warnings, losses = convert(tmp_path, file.file())
+    assert losses == {0: 1}
+    assert len(read(made)) == 2
+    assert any("held events back" in of for of in warnings)
+
+
+def test_without_switches_the_command_is_said(tmp_path: Path) -> None:
+    file = PerfFile(cpus=1, names=("sched_waking",))
+    file.sample(0, 1000, "sched_waking", waking(5, 0), 1)
+    (tmp_path / "perf.data").write_bytes(file.file())
+    with pytest.raises(UnreadableError, match="no sched_switch") as raised:
+        critpath.extract(tmp_path / "perf.data", execution="thread")
+    assert "perf record -a" in raised.value.do
 
 
 def test_threads_are_known_by_their_process(tmp_path: Path) -> None:
