@@ -123,7 +123,7 @@ class _Intervals:
         after = np.concatenate([worker, np.full(len(gaps) + len(end[-1:]), nobody)])
         order = np.argsort(time, kind="stable")
         time, after = time[order], after[order]
-        before = np.concatenate([[-1], after[:-1]]).astype(np.int64)
+        before = np.concatenate([[-1], after]).astype(np.int64)[:-1]
         changes = before != after
         time, before, after = time[changes], before[changes], after[changes]
         return time, after, self._state_after(before, time)
