@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Literal, cast
 
 import numpy as np
 
@@ -36,15 +35,12 @@ def exploration_document(exploration: Exploration, specification: str) -> Explor
         version=__version__,
         sources=list(table.sources),
         specification=specification,
-        noun=cast(
-            "Literal['execution', 'request', 'slice']",
-            # What documents have called it since their first version.
-            "request"
-            if "service" in table.facts
-            else "slice"
-            if table.noun == "slice"
-            else "execution",
-        ),
+        # What documents have called it since their first version.
+        noun="request"
+        if "service" in table.facts
+        else "slice"
+        if table.noun == "slice"
+        else "execution",
         executions=len(table),
         labels=dict(labels),
         fields=list(table.facts),
