@@ -41,7 +41,7 @@ _TIME = 300.0  # s
 OPTIONS: Final = (
     option("normal", "NORMAL", "known to be good, three or more made at different times are best: "
         "recordings, directories of them, CTF traces, saved paths, baselines", Path, nargs="+"),
-    option("--splits", "N", "random divisions into a normal and a sample set, for each size "
+    option("--splits", "N", "random divisions into a set before and a set after, for each size "
         f"({_SPLITS})", whole(20, 100_000), _SPLITS),
     option("--time", "TIME", "at most so long is spent: then fewer divisions are judged, and the "
         "answer says how many (default: 5min)", as_duration, _TIME),

@@ -34,7 +34,7 @@ _DEEPEST: Final = 2
 
 OPTIONS: Final = (
     option("trace", "TRACE", "recordings, directories of them, CTF traces, saved paths; of two "
-        "the first is the normal and the second the sample set; or one file of compare --json",
+        "the first is the set before and the second that after; or one file of compare --json",
         Path, nargs="+"),
     option("--given", "CONDITION", 'look only at these runs, such as "service == '
         "'nginx:80'\"; may be repeated, one step after the other", default=[], action="append"),

@@ -375,7 +375,7 @@ class Setting:
 
 _POSITIVE: Final = number(0, 1e9, "a number above 0")
 # Zero is a floor that lets everything pass, so it must be expressible.
-_FLOOR: Final = share(10, "a share of the normal mean, such as 0.05 or 5%")
+_FLOOR: Final = share(10, "a share of the mean before, such as 0.05 or 5%")
 _ALPHABETS: Final = ("thread", "state", "functions", "code")
 _ALPHABET: Final = "alphabet of paths: thread, state (paper), functions (Python) or code (stacks)"
 _OUTLIER_K: Final = "paper's outliers: above mean + K * std"
@@ -425,9 +425,9 @@ _TABLE: Final[dict[str, tuple[Setting, ...]]] = {
         Setting("alpha", number(0, 0.5, "a level above 0 and at most 0.5"), DEFAULTS.alpha,
             "false-alarm level of the gate, over all states together", "LEVEL"),
         Setting("floor", _FLOOR, DEFAULTS.floor, "smallest increase that counts, as a share of the "
-            "normal mean duration", "SHARE"),
+            "mean before", "SHARE"),
         Setting("least", _FLOOR, DEFAULTS.least, "a slowdown so large has to show before the "
-            "answer is OK, as a share of the normal mean duration; else it is inconclusive",
+            "answer is OK, as a share of the mean before; else it is inconclusive",
             "SHARE"),
         Setting("minimum-executions", whole(0, 1_000_000_000), 0,
             "fewest runs of either set that a verdict may rest on; 0 for what the gate needs",

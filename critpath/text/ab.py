@@ -68,7 +68,8 @@ def _undecided(document: AbDocument, decides: AbResult, needed: int | None) -> s
             f"runs are slow ones is open; seed {document.seed}"
         )
     said += (
-        f": whether it is more than {_percent(floor / 2)} or less than {_percent(floor)} is open; "
+        f": these blocks show neither more than {_percent(floor / 2)} nor less than "
+        f"{_percent(floor)}; "
         f"seed {document.seed}"
     )
     high = decides.interval[1]

@@ -240,12 +240,12 @@ def _requests_doubtful(note: n.RequestsDoubtful, _: Words) -> str:
     if note.doubtful > sum(count for _, count in note.shared):
         what += ", were read late, or came over UDP"
     share = format_share(note.doubtful / note.total)
-    return f"{share} of the requests of the {note.name} set {what}: how long each took is in doubt"
+    return f"{share} of the requests {side(note.name)} {what}: how long each took is in doubt"
 
 
 def _requests_unsure(note: n.RequestsUnsure, _: Words) -> str:
     return (
-        f"{format_share(note.unsure / note.total)} of the requests of the {note.name} set are less "
+        f"{format_share(note.unsure / note.total)} of the requests {side(note.name)} are less "
         "sure than min_confidence asks for: those that are left may be of another kind"
     )
 

@@ -75,7 +75,7 @@ def _print_alarms(document: CalibrationDocument, console: Console) -> None:
         )
     if "sessions" in kinds:
         notes.append(
-            "recordings: the sample from one, the normal set from the others, as in CI; what is "
+            "recordings: the set after from one, the set before from the others, as in CI; what is "
             "drawn from one recording is not independent: the interval counts each once"
         )
     floor = format_share(document.floor.in_force)

@@ -258,7 +258,7 @@ def test_where_requests_share_a_connection_is_said():
     few = path_set(requests=100, requests_doubtful=5, requests_shared_8443=5)
     many = path_set(requests=100, requests_doubtful=12, requests_shared_8443=12)
     (line,) = doubtful_requests(few, many)
-    assert "12 % of the requests of the sample set share a connection at once (:8443)" in word(line)
+    assert "12 % of the requests after share a connection at once (:8443)" in word(line)
     late = path_set(requests=100, requests_doubtful=12)
     (line,) = doubtful_requests(few, late)
     assert "share a connection at once, were read late, or came over UDP: how" in word(line)

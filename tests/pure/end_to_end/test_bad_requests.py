@@ -167,7 +167,7 @@ def test_huge_lengths_are_messages_and_overflow_nothing(asked, size):
 
 def test_a_set_with_too_many_doubtful_requests_is_inconclusive():
     said = word(RequestsDoubtful("sample", 12, ((8443, 12),), 100))
-    assert said.startswith("12 % of the requests of the sample set")
+    assert said.startswith("12 % of the requests after")
     assert "(:8443)" in said
 
 

@@ -24,6 +24,7 @@ from critpath.commands.parser import build_parser, given_settings
 from critpath.commands.settings import FLYING
 from critpath.model.recording import HOSTS_FORMAT
 from critpath.pytest_gate import gate
+from critpath.schema.parameters import list_parameters
 from critpath.store import save_paths
 from critpath.store.reading import load_paths
 from critpath_record import preflight
@@ -83,6 +84,10 @@ def project(pytester, recordings, monkeypatch):
         return pytester.runpytest("-p", "no:cacheprovider", *options)
 
     return run
+
+
+# Numbers are declared once; what is first imported within a run of pytester is forgotten after it.
+list_parameters()
 
 
 @pytest.fixture
