@@ -134,7 +134,7 @@ def worst_wait(of: LookDocument) -> str:
     """Say who waited longest for a processor, when, and who had it."""
     if (worst := of.worst) is None:
         return ""
-    who = thread_name(worst.comm, worst.tid)
+    who = thread_name(worst.comm, worst.tid) if worst.comm else f"thread {worst.tid}"
     where = f" {worst.cpu}" if worst.cpu is not None else ""
     had = "that was idle" if worst.rival == "idle" and worst.rival_tid is None else ""
     if not had and worst.rival:

@@ -24,6 +24,7 @@ _NEEDED: Final = (
     *("thread", "process", "on CPU", "waited", "longest", "blocked by", "tid", "pid", "had it"),
     *("p99", "at", "threads", "%", "wakes", "p50", "migrations"),
 )
+NAMELESS: Final = "(no name)"
 _SORTED: Final[dict[SortKey, tuple[str, ...]]] = {
     "worst": ("longest", "had it", "at"),
     "wakes": ("wakes",),
@@ -126,7 +127,9 @@ def _columns(document: LookDocument, noun: str) -> dict[str, Callable[[LookRow],
         }
     )
     return {
-        noun: lambda row: row.comm + (f" on {row.host}" if len(document.hosts) > 1 else ""),
+        noun: lambda row: (
+            (row.comm or NAMELESS) + (f" on {row.host}" if len(document.hosts) > 1 else "")
+        ),
         **ids,
         "on CPU": lambda row: time(row.cpu),
         "%": share,

@@ -128,6 +128,14 @@ def test_words_of_a_look():
     ]
 
 
+def test_a_thread_without_a_name_is_told_by_its_id():
+    document = look_at(DRAWN)
+    document.worst.comm = ""
+    assert words.worst_wait(document) == (
+        "longest wait for a CPU: 50 ns, of thread 1 at 20 ns, for CPU 0 that `t3` (tid 3) had"
+    )
+
+
 @pytest.fixture
 def path(critpath, guest, monkeypatch):
     """Return a function that looks at a guest's recording as a user does."""
