@@ -100,6 +100,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         _as_json(document, outputs)
     elif kind == _COMPARISON:
         write_reports(cast("ComparisonDocument", document), outputs)
+        if redacted and (page := outputs.places.get("html", STDOUT)) != STDOUT:
+            hint(f"to be shown to others: {page}", quiet=settings["quiet"])
     else:
         _renderer(kind)(document, make_console())
     return 0

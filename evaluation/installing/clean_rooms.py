@@ -31,7 +31,9 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 PYTHONS: Final = tuple(f"python3.{minor}" for minor in range(11, 15))
 CORE_SECONDS, CORE_MB, WHOLE_SECONDS = 30.0, 120.0, 120.0  # issue 41
 CERTIFICATES: Final = Path("/etc/ssl/certs/ca-certificates.crt")
-INSIDE: Final = 'mount -t proc proc "$1/proc"; mount --rbind /dev "$1/dev"; exec chroot "$@"'
+INSIDE: Final = """mount -t proc proc "$1/proc"
+for part in dev sys; do mount --rbind "/$part" "$1/$part"; done
+exec chroot "$@\""""
 
 
 class Room(NamedTuple):

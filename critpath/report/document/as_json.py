@@ -111,7 +111,10 @@ def load_document(text: str | bytes) -> Document:
             parse_int=_bounded,
         )
     except TooLargeError as error:
-        raise UnreadableError(f"a document that {error}", _DO) from error
+        raise UnreadableError(
+            f"a document that {error}",
+            f"{_DO}; if it did, ask for fewer services (--execution 'requests:?' lists them)",
+        ) from error
     except (ValueError, RecursionError) as error:
         raise UnreadableError(f"not JSON: {error}", _DO) from error
     name = found.get("format") if isinstance(found, dict) else None
