@@ -374,12 +374,18 @@ cdef bint read_latency_head(const uint8_t* begin, const uint8_t* end, Head* h) n
     return found
 
 
-cdef uint64_t hash_bytes(const uint8_t* p, int64_t length) noexcept nogil:
-    cdef uint64_t h = 14695981039346656037ull
-    cdef int64_t i
-    for i in range(length):
-        h = (h ^ p[i]) * 1099511628211ull
-    return h ^ h >> 29
+cdef inline uint64_t hash_bytes(const uint8_t* p, int64_t length) noexcept nogil:
+    cdef uint64_t first = 0, middle = 0, last = 0
+    if length >= 8:
+        memcpy(&first, p, 8)
+        memcpy(&middle, p + (length - 8) // 2, 8)
+        memcpy(&last, p + length - 8, 8)
+    else:
+        memcpy(&first, p, length)
+    first = (first ^ <uint64_t>length) * 0x9E3779B97F4A7C15ull
+    first = (first ^ middle ^ first >> 32) * 0xC2B2AE3D27D4EB4Full
+    first = (first ^ last ^ first >> 29) * 0x165667B19E3779F9ull
+    return first ^ first >> 32
 
 
 cdef class TextParser:

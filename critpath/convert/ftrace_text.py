@@ -8,12 +8,14 @@ fields, which are numbers where every line has one, and else text.
 
 from __future__ import annotations
 
+import io
 import re
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import IO, TYPE_CHECKING, Final
+from itertools import chain
+from typing import IO, TYPE_CHECKING, Final, cast
 
 from critpath.convert import _ftrace_text
 from critpath.errors import UnreadableError
@@ -48,7 +50,7 @@ class Treat(IntEnum):
     HEX_PAIRS = 16  # and by key: value, hexadecimal
 
 
-_CHUNK: Final = 4 << 20  # bytes
+_CHUNK: Final = 1 << 20  # bytes: what is read stays in a processor's cache
 _LONGEST: Final = 1 << 16  # bytes of a line: longer ones are left out
 _SETTLED: Final = 100_000_000  # ns: lines are not further out of order
 _COMMON: Final = 8  # bytes of a record before its fields
@@ -382,6 +384,7 @@ _SECTION: Final = re.compile(
 )
 _SECTION_END: Final = re.compile(rb"</script>")
 _LEGACY_END: Final = re.compile(rb"(?:[ ]{0,99}\\n)?\";\r?\n")
+_PACKED: Final = b"TRACE:\n\x78"  # and what zlib has behind its first byte
 _HEADER: Final = {
     "kernel": re.compile(
         rb"^# (?:os release : |\w+ latency trace v\S+ on )(\S{1,100})", re.MULTILINE
@@ -393,7 +396,7 @@ _HEADER: Final = {
 
 def is_ftrace_text(head: bytes) -> bool:
     """Tell whether a file that begins so is ftrace's text, alone or in a page of systrace."""
-    if head.startswith(b"TRACE:\n"):
+    if head.startswith(_PACKED):
         return True
     if b"\0" in head[:4096]:
         return False
@@ -402,15 +405,10 @@ def is_ftrace_text(head: bytes) -> bool:
     return b"# tracer:" in head[:4096] or bool(_ftrace_text.count_heads(head))
 
 
-def _read_chunks(stream: IO[bytes], writer: RawWriter) -> Iterator[bytes]:
-    """Yield the bytes of a text; what ``atrace -z`` packed is unpacked."""
-    head = stream.read(_CHUNK)
-    if head[:7] != b"TRACE:\n" or head[7:8] != b"\x78":
-        while head:
-            yield head
-            head = stream.read(_CHUNK)
-        return
-    packed, unpack = head[7:], zlib.decompressobj()
+def _unpack(stream: IO[bytes], writer: RawWriter) -> Iterator[bytes]:
+    """Yield the text that ``atrace -z`` packed."""
+    stream.seek(len(_PACKED) - 1)
+    packed, unpack = stream.read(_CHUNK), zlib.decompressobj()
     while packed and not unpack.eof:
         try:
             yield unpack.decompress(packed, _CHUNK)
@@ -422,25 +420,41 @@ def _read_chunks(stream: IO[bytes], writer: RawWriter) -> Iterator[bytes]:
         writer.warn("the packed text is cut off: its end is missing")
 
 
-def _read_blocks(stream: IO[bytes], writer: RawWriter) -> Iterator[bytes]:
-    """Yield whole lines, many at once."""
-    rest = b""
-    for chunk in _read_chunks(stream, writer):
-        block = rest + chunk
-        end = block.rfind(b"\n") + 1
-        if not end and len(block) > _LONGEST:
-            # Too long for a line: the parser counts it.
-            end = len(block)
-        yield block[:end]
-        rest = block[end:]
-    yield rest
+def _read_blocks(stream: IO[bytes], writer: RawWriter) -> Iterator[memoryview]:
+    """Yield whole lines, many at once; each block is there until the next is asked for."""
+    stream.seek(0)
+    unpacked = None
+    if stream.read(len(_PACKED)) == _PACKED:
+        unpacked = _unpack(stream, writer)
+    else:
+        stream.seek(0)
+    # A line that is too long is given in parts: the parser counts them.
+    buffer = bytearray(_CHUNK + _LONGEST)
+    view, kept = memoryview(buffer), 0
+    while True:
+        if unpacked is None:
+            size = cast("io.BufferedIOBase", stream).readinto(view[kept : kept + _CHUNK])
+        else:
+            chunk = next(unpacked, b"")
+            size = len(chunk)
+            buffer[kept : kept + size] = chunk
+        if not size:
+            break
+        there = kept + size
+        end = buffer.rfind(b"\n", 0, there) + 1
+        if there - end > _LONGEST:
+            end = there
+        yield view[:end]
+        kept = there - end
+        view[:kept] = view[end:there]
+    yield view[:kept]
 
 
-def _read_page(blocks: Iterator[bytes]) -> Iterator[bytes]:
+def _read_page(blocks: Iterator[memoryview]) -> Iterator[bytes]:
     """Yield the lines of the sections of a systrace page that are ftrace's text."""
     inside = wanted = legacy = False
-    for block in blocks:
-        at = 0
+    for lines in blocks:
+        block, at = bytes(lines), 0
         while at < len(block):
             if not inside:
                 begin = _SECTION.search(block, at)
@@ -462,22 +476,17 @@ def _read(
     stream: IO[bytes], writer: RawWriter, learned: Mapping[bytes, list[tuple[bytes, bool]]]
 ) -> tuple[_Events, _ftrace_text.TextParser, _ftrace_text.PageWriter]:
     """Read a text from its begin into pages."""
-    stream.seek(0)
     events = _Events(learned)
     pages = _ftrace_text.PageWriter(str(writer.directory), held=True)
     parser = _ftrace_text.TextParser(pages, events.declare)
     blocks = _read_blocks(stream, writer)
-    first = next(blocks, b"")
+    first = next(blocks)
+    head = bytes(first[: 1 << 16])
     for key, expression in _HEADER.items():
-        if found := expression.search(first[: 1 << 16]):
+        if found := expression.search(head):
             writer.host[key] = safe_text(found[1].decode("utf-8", "replace"))
-
-    def all_blocks() -> Iterator[bytes]:
-        yield first
-        yield from blocks
-
-    is_page = first[:1024].lstrip()[:1] == b"<"
-    for block in _read_page(all_blocks()) if is_page else all_blocks():
+    whole = chain((first,), blocks)
+    for block in _read_page(whole) if head.lstrip()[:1] == b"<" else whole:
         parser.feed(block)
         pages.flush_until(max(0, parser.newest - _SETTLED))
     return events, parser, pages
