@@ -11,6 +11,7 @@ import itertools
 import os
 import re
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,19 @@ def of(steps, *words):
     found = [step for step in steps if all(word in step.command for word in words)]
     assert found, words
     return found[0]
+
+
+def test_the_command_that_record_ends_with_can_be_typed(typed):
+    steps, place = typed
+    first = of(steps, " record ", "normal-1")
+    (following,) = re.findall(r"^next, in the other state: (.+)$", first.output, re.MULTILINE)
+    # Where sudo is behind the tests or not there, the commands of the page are run without it.
+    command = following.replace('sudo env "PATH=$PATH" ', "")
+    done = subprocess.run(
+        ["/bin/sh", "-c", command], cwd=place, capture_output=True, text=True, check=False
+    )
+    assert done.returncode in {0, 1, 3}, done.stderr
+    assert re.search(r"^[✓▲▼?] (OK|SLOWER|FASTER|INCONCLUSIVE)", done.stdout, re.MULTILINE)
 
 
 def test_everything_is_built_and_recorded(typed):
