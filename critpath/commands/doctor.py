@@ -413,8 +413,13 @@ def _contents(events: Events, manifest: Manifest) -> str:
 
 def _why_whole(manifest: Manifest) -> Iterator[str]:
     """Say what the word rests on."""
+    from critpath.convert import KINDS  # noqa: PLC0415 - start-up time
+
     if manifest.streams:
         yield "whole: every stream is as it was recorded, and nothing was lost"
+    elif manifest.recorder.get("name") in KINDS:
+        kind = manifest.recorder["name"]
+        yield f"nothing is missing as far as {kind} can tell: an idle cpu's stream may be gone"
     else:
         yield (
             "nothing is missing as far as the trace itself can tell: no manifest says what "

@@ -10,7 +10,9 @@ import io
 import mmap
 import os
 import re
+import shutil
 import struct
+import tempfile
 import zlib
 from array import array
 from collections import Counter
@@ -22,8 +24,15 @@ from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any, Final
 
+from critpath.convert import ftrace_text
 from critpath.convert._trace_dat import Merger, PageWriter, count_kinds
-from critpath.convert.raw_writer import HEADER_EVENT, HEADER_PAGE, MOST_CPUS, RawWriter
+from critpath.convert.raw_writer import (
+    HEADER_EVENT,
+    HEADER_PAGE,
+    MOST_CPUS,
+    MOST_FORMATS,
+    RawWriter,
+)
 from critpath.errors import UnreadableError
 from critpath.extras import require
 from critpath.units import plural, safe_text
@@ -157,11 +166,13 @@ class _TraceFile:
         self.version = self.clock = self.uname = ""
         self.epoch = 0  # ns to add to times to get the user's
         self.stats: list[str] = []
+        self.formats: list[tuple[str, str]] = []  # by group
         self.buffers: list[_Buffer] = []
         # By cpu, from a guest's times to those of its host: see `Merger`.
         self.shifts: dict[int, tuple[array[int], ...]] = {}
         self.rate: tuple[int, int, int] | None = None
         self.has_text = False
+        self.text_at = -1  # where what a latency tracer printed begins, in version 6
         self.counters = {*_LOST, "read events", "entries"}
         self._instances: list[tuple[int, str]] = []  # version 6: where a buffer's table is
         self._sections: dict[int, int] = {}  # version 7
@@ -185,6 +196,7 @@ class _TraceFile:
             self._read_options(file, is_section=False)
             kind = file.take(10)
         self.has_text = kind == b"latency  \0"
+        self.text_at = file.stream.tell()
         if kind == b"flyrecord\0":
             self.buffers.append(_Buffer("", _read_table(file, cpus)))
         elif not self.has_text:
@@ -253,7 +265,9 @@ class _TraceFile:
 
     def _read_formats(self, file: _Cursor, group: str) -> None:
         for _ in range(file.number(4)):
-            self.writer.add_format(group, _decode(file.take(file.number(8), _MOST_FORMAT)))
+            self.formats.append((group, _decode(file.take(file.number(8), _MOST_FORMAT))))
+            if len(self.formats) > MOST_FORMATS:
+                raise file.broken("describes more events than there can be")
 
     def _read_tgids(self, file: _Cursor) -> None:
         """Read which process threads belong to."""
@@ -370,6 +384,11 @@ class _TraceFile:
     def copy_pages(self) -> None:
         """Copy the pages of the only buffer; those of several become one stream for each cpu."""
         buffers = self.buffers
+        if self.has_text and self.text_at >= 0:
+            self._copy_text()
+            return
+        for group, text in self.formats:
+            self.writer.add_format(group, text)
         if not buffers:
             what = "text of a latency tracer, no events" if self.has_text else "no event"
             raise UnreadableError(
@@ -387,6 +406,16 @@ class _TraceFile:
         else:
             self._merge(buffers)
         self._count_losses([of.name for of in buffers])
+
+    def _copy_text(self) -> None:
+        """Read the text that stands in the place of pages where a latency tracer recorded."""
+        with tempfile.TemporaryFile(dir=self.writer.directory) as text:
+            self.file.stream.seek(self.text_at)
+            shutil.copyfileobj(self.file.stream, text, _PIECE)
+            text.seek(0)
+            clock = self.writer.clock
+            ftrace_text.write_raw(text, self.writer)
+            self.writer.clock = clock
 
     def _merge(self, buffers: Sequence[_Buffer]) -> None:
         """Merge the pages of several buffers, or give them other times."""

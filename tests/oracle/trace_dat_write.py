@@ -10,7 +10,7 @@ import re
 import struct
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 MAGIC = b"\x17\x08\x44tracing"
@@ -53,7 +53,7 @@ class TraceDat:
     page: int = PAGE
     tgids: str = ""
     clock: str = "mono"
-    _out: bytearray = field(default_factory=bytearray)
+    text: bytes = b""  # of a latency tracer, in the place of pages; version 6
 
     def pack(self, kinds: str, *values: object) -> bytes:
         """Pack numbers in the file's order."""
@@ -114,6 +114,9 @@ class TraceDat:
             holes.append(len(out))
             out += bytes(8) + name
         out += self.pack("H", 0)
+        if self.text:
+            yield bytes(out) + b"latency  \0" + self.text
+            return
         # Tables stand before their pages; where the next buffer's is, is known by then.
         at, parts = len(out), []
         for number, of in enumerate(self.buffers):

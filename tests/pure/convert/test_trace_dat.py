@@ -161,6 +161,20 @@ def test_several_buffers_become_one_stream_for_each_cpu(tmp_path, version, big):
     assert not manifest.loss
 
 
+def test_what_a_latency_tracer_printed_is_read_as_text(tmp_path):
+    text = (
+        b"# tracer: wakeup\n#\n"
+        b"     app-70    [000] d..2.   100.000005: sched_switch: prev_comm=app prev_pid=70"
+        b" prev_prio=120 prev_state=S ==> next_comm=swapper/0 next_pid=0 next_prio=120\n"
+        b"  <idle>-0     [001] dNh2.   100.000009: sched_waking: comm=app pid=70 prio=120"
+        b" target_cpu=000\n"
+    )
+    made, manifest = convert(tmp_path, trace(text=text).version_6())
+    assert (times(made), times(made, Kind.WAKING)) == ([100_000_005_000], [100_000_009_000])
+    assert manifest.recorder["name"] == "trace.dat"
+    assert manifest.clock["name"] == "mono"
+
+
 def test_a_buffer_of_another_clock_is_left_out(tmp_path):
     one = Made()
     one.switch(BEGIN, 1, 1, 2)
