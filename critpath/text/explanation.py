@@ -323,11 +323,17 @@ def find_effect(cause: CauseEntry) -> float:
     return moved
 
 
+def find_share(cause: CauseEntry) -> float:
+    """Return which part of the slowdown what a cause comes to is."""
+    moved = cause.contribution or 0.0
+    return (cause.share or 0.0) * (find_effect(cause) / moved if moved else 1.0)
+
+
 def describe_effect(cause: CauseEntry) -> str:
     """Return what a cause comes to: ``+9.38 ms each, 99 % of the slowdown``."""
     moved, in_all = find_effect(cause), _describe_whole(cause)
     each = " each" if len(cause.positions) > 1 else ""
-    share = describe_share(cause.share)
+    share = describe_share(find_share(cause))
     return f"{format_ns(moved, sign=True)}{each}{in_all}" + (f", {share}" if share else "")
 
 

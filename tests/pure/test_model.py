@@ -108,7 +108,7 @@ def test_a_path_set_has_one_path_for_each_execution():
 
 
 def test_a_path_set_with_a_path_missing_is_refused():
-    with pytest.raises(ValueError, match="one path per execution"):
+    with pytest.raises(ValueError, match="one path per run"):
         PathSet(
             executions(2), paths(1), np.zeros(2, np.int64), ("t",), "thread", (), np.zeros(2, bool)
         )

@@ -58,6 +58,7 @@ from critpath.text.explanation import (
     describe_other_causes,
     describe_probability,
     explained,
+    find_share,
 )
 from critpath.text.page import noun_of
 
@@ -197,7 +198,7 @@ def _other_way(page: _Page, other: list[tuple[int, CauseEntry]]) -> str:
 
 
 def _card(page: _Page, number: int, cause: CauseEntry, *, first: bool) -> str:
-    part = min(max(cause.share or 0.0, 0.0), 1.0)
+    part = min(max(find_share(cause), 0.0), 1.0)
     effect, share = _effect(cause)
     meter = (
         f'<span class="meter" aria-hidden="true"><i class="x" style="width:{100 * part:.0f}%"></i>'

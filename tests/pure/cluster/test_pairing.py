@@ -163,7 +163,7 @@ def test_degenerate_pairings():
     assert pair(normal, cluster(normal), normal, cluster(normal)).pair.tolist() == [0]
     nothing = table(np.zeros((0, 2)))
     assert len(pair(normal, cluster(normal), nothing, cluster(nothing)).pair) == 0
-    with pytest.raises(ValueError, match="no normal execution"):
+    with pytest.raises(ValueError, match="no normal run"):
         pair(nothing, cluster(nothing), normal, cluster(normal))
     with pytest.raises(ValueError, match="different symbols"):
         pair(normal, cluster(normal), table([[1]]), clusters([0]))

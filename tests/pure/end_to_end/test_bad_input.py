@@ -122,8 +122,11 @@ def test_a_trace_without_scheduling(shared, critpath, tmp_path, trace, arguments
 
 @pytest.mark.parametrize("trace", ["cb-nodes-pipeline", "bt-multi-domains"])
 def test_a_trace_without_scheduling_and_without_specification(shared, critpath, tmp_path, trace):
+    """What there is can be looked at: events and their rates, and what to record."""
     done = critpath("path", shared(f"public/{trace}"), cwd=tmp_path)
-    assert_refused(done, {UNREADABLE, USAGE}, tmp_path, set())
+    assert done.returncode == 0
+    assert "no sched_switch event" in done.stderr
+    assert names(tmp_path) == set()
 
 
 @pytest.mark.parametrize(

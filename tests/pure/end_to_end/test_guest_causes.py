@@ -23,6 +23,7 @@ from typing import Any
 import pytest
 
 from critpath.text.answer import first_cause
+from critpath.text.explanation import find_effect
 from critpath.units import format_ns
 
 SPECIFICATION = "events:app:request_begin,app:request_end,key=id"
@@ -212,7 +213,9 @@ def test_what_is_left_out_or_left_over_is_said(compared, critpath, tmp_path, nam
         rf"The {len(document['aligned'])} slow requests lost ([^\n]+ \w+) in all([^\n]*)\.\n", long
     )
     assert account
-    unexplained = max(sum(one["unexplained"] for one in document["aligned"]), 0)
+    # By what each cause is said to come to.
+    sums = [find_effect(one) * len(one.positions) for one in found.document.causes]
+    unexplained = max(excess - sum(sums), 0)
     if percent := re.search(r"explains? (\d+) % of it(?:; (\d+) % is unexplained)?$", account[2]):
         assert account[1] == format_ns(excess)
         told, rest = (int(share or 0) for share in percent.groups())

@@ -64,4 +64,4 @@ def test_a_set_that_loses_more_than_a_fifth_is_no_verdict(unsure, said):
     lost = SimpleNamespace(environment=[told])
     found = doubtful_requests(fine, lost)
     assert len(found) == said
-    assert all("min_confidence" in line and "sample" in line for line in word_all(found))
+    assert all("min_confidence" in line and "after" in line for line in word_all(found))

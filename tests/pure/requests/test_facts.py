@@ -222,7 +222,7 @@ def test_sql_sees_the_tree(critpath, file):
     run = critpath("query", file, sql, "--format", "json")
     assert run.returncode == 0, run.stderr
     assert [json.loads(line) for line in run.stdout.splitlines()] == [
-        {"label": ":80", "depth": 0, "n": 60, "off": 0.0, "least": 30_000.0},
+        {"label": ":80 → :90", "depth": 0, "n": 60, "off": 0.0, "least": 30_000.0},
         {"label": ":90", "depth": 1, "n": 60, "off": 0.0, "least": 0.0},
     ]
 

@@ -40,6 +40,7 @@ def ask(recording: Path) -> None:
     assert_type(cp.requests(recording).services[0].requests, int)
     cp.query(recording, "select 1").to_pandas()
     cp.view(recording, "view.html", begin=0, end=10**9)
+    assert_type(cp.look(recording, sort="wait", top=3).threads[0].tid, int)
     assert_type(cp.record(["sleep", "1"], "here", runs=3), Path)
     answer = cp.ab(["sleep", "1"], ["sleep", "2"], until="5%")
     assert_type(answer.sentences, tuple[str, ...])
