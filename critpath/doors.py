@@ -5,11 +5,13 @@ type for who checks them and at no cost for who starts.
 """
 
 import sys
-from types import ModuleType
 
 TYPE_CHECKING = False  # that of `typing`, which takes as long to import as Python to start
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import ModuleType
+else:
+    ModuleType = type(sys)
 
 
 def hand_on(package: str) -> "Callable[[str], object]":

@@ -25,7 +25,6 @@ from critpath.commands.sources import check_inputs, extract_sources, messages_of
 from critpath.errors import UsageError
 from critpath.extras import require
 from critpath.report.exports import ALIGNMENTS, FORMATS, PATHS
-from critpath.text.notes import epoch_unknown
 from critpath.units import plural
 
 if TYPE_CHECKING:
@@ -161,6 +160,8 @@ def _slices(found: Sequence[SliceSketches]) -> tuple[dict[str, Any], list[Remark
 
 def _write_spans(arguments: argparse.Namespace, settings: Settings) -> int:
     """Write requests, and what was asked for them, as spans of OpenTelemetry."""
+    from critpath.text.notes import epoch_unknown  # noqa: PLC0415 - numpy
+
     if arguments.id:
         raise UsageError(
             "otlp-json has all requests, with what was asked for each",

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
 from critpath.commands.declared import FORCE, TO, either, flag, option
-from critpath.commands.export import SCHEDULED, add_timelines
 from critpath.commands.formats import format_by_ending, format_name
 from critpath.commands.looking import FORMATS as LOOKS
 from critpath.commands.looking import ROWS_OF, SORTS, is_asked, names_paths, show_look
@@ -132,7 +131,11 @@ def _write(arguments: argparse.Namespace, settings: Settings, paths: PathSet, na
     if arguments.top:
         write_output(arguments.output, _top(arguments, settings, paths, name))
     elif name in FORMATS:
-        from critpath.report.exports import Exported  # noqa: PLC0415 - start-up time
+        from critpath.commands.export import (  # noqa: PLC0415 - start-up time
+            SCHEDULED,
+            add_timelines,
+        )
+        from critpath.report.exports import Exported  # noqa: PLC0415 - as above
 
         sets = [Exported(str(arguments.trace), paths)]
         if name == SCHEDULED:

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import os
 import stat
-import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from time import monotonic
-from typing import IO, Final, NamedTuple, Protocol, cast
+from typing import IO, TYPE_CHECKING, Final, NamedTuple, Protocol, cast
 
 from critpath import __version__
-from critpath.convert.ftrace_text import is_ftrace_text
-from critpath.convert.raw_writer import DAMAGED, RawWriter
 from critpath.errors import CritpathError, UnreadableError
-from critpath.model import Manifest
-from critpath.model.recording import COMPLETE
-from critpath.schema.ways import way_of_requests
 from critpath.units import safe_text
-from critpath_record.ftrace import ConversionResult, convert_pages, write_manifest
+
+if TYPE_CHECKING:
+    from critpath.convert.raw_writer import RawWriter
+    from critpath.model import Manifest
+    from critpath_record.ftrace import ConversionResult
 
 # Which module reads a kind; it has `write_raw(stream, writer)`.
 KINDS: Final[Mapping[str, str]] = {
@@ -90,6 +88,8 @@ def _identify(stream: IO[bytes]) -> str | None:
         return "perf.data"
     if _is_perfetto(head):
         return "Perfetto"
+    from critpath.convert.ftrace_text import is_ftrace_text  # noqa: PLC0415 - start-up time
+
     return "ftrace's text" if is_ftrace_text(head) else None
 
 
@@ -181,6 +181,12 @@ def convert_foreign(
     CritpathError
         If there is no room.
     """
+    # Most that is read is no such file: what converts is imported where one is.
+    import tempfile  # noqa: PLC0415 - start-up time
+
+    from critpath.convert.raw_writer import DAMAGED, RawWriter  # noqa: PLC0415 - as above
+    from critpath_record.ftrace import convert_pages, write_manifest  # noqa: PLC0415 - as above
+
     began = monotonic()
     with open_foreign(path) as stream:
         kind = _identify(stream)
@@ -220,6 +226,10 @@ def convert_foreign(
 
 
 def _describe(kind: str, writer: RawWriter, made: ConversionResult) -> Manifest:
+    from critpath.model import Manifest  # noqa: PLC0415 - start-up time
+    from critpath.model.recording import COMPLETE  # noqa: PLC0415 - as above
+    from critpath.schema.ways import way_of_requests  # noqa: PLC0415 - as above
+
     warnings = dict.fromkeys(map(safe_text, (*writer.warnings, *made.warnings)))
     return Manifest(
         state=COMPLETE,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import tempfile
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -51,6 +50,8 @@ class OpenedFiles:
         return place
 
     def _make_place(self, path: Path) -> Path:
+        import tempfile  # noqa: PLC0415 - start-up time
+
         beside = Path(tempfile.gettempdir()) / _NAME
         remove_abandoned(beside)
         try:
