@@ -14,7 +14,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from critpath.convert import directory_of
 from critpath.errors import UsageError
 from critpath.model import MANIFEST
 from critpath.model.recording import COUNTS
@@ -61,6 +60,11 @@ class Recording:
     @cached_property
     def directory(self) -> Path:
         """Where it is: a file that another tool recorded is converted first."""
+        if os.path.lexists(self.path / MANIFEST):
+            return self.path
+        # What a recorder loads as root has no part in it.
+        from critpath.convert import directory_of  # noqa: PLC0415 - as above
+
         return directory_of(self.path)
 
     def __str__(self) -> str:

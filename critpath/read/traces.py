@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from critpath.convert import COLLECTED, directory_of, identify_foreign
 from critpath.errors import UnreadableError, UsageError
 from critpath.model import MANIFEST, EventRequest, Events
 from critpath.read.clocks import Trace, natural_key
@@ -336,6 +335,8 @@ def find_recordings(source: Path) -> tuple[Path, ...]:
     UnreadableError
         If there is none.
     """
+    from critpath.convert import directory_of  # noqa: PLC0415 - not for root
+
     if directory_of(source) != source:
         return (source,)
     found = find_sessions(source)
@@ -353,6 +354,8 @@ def find_recordings(source: Path) -> tuple[Path, ...]:
 
 def _find_files(source: Path, recordings: Collection[Path]) -> list[Path]:
     """Return files of other tools below a directory and in no recording, in natural order."""
+    from critpath.convert import COLLECTED, identify_foreign  # noqa: PLC0415 - not for root
+
     found, pending = [], [] if source in recordings else [(source, 0)]
     while pending:
         directory, depth = pending.pop()

@@ -135,7 +135,7 @@ def test_requests_of_a_server_without_marks_are_in_a_dump(
     done = critpath("path", made, "--execution", f"requests:port={flight.port}")
     assert done.returncode == 0, done.stderr
     # The first and the last of a connection may reach over the edges; the slow one is whole.
-    longest = r"[2-4] runs, median .*, longest ([3-9]\d\d ms|[\d.]+ s)"
+    longest = r"[2-4] requests, median .*, longest ([3-9]\d\d ms|[\d.]+ s)"
     assert re.search(longest, done.stdout), done.stdout
     assert "waiting for a timer" in done.stdout
     if not flight.stacks:
