@@ -35,6 +35,10 @@ _RECORDED: Final[Mapping[str, _Value]] = {
 }
 
 
+# Without these a wait is of no kind, or none at all.
+_TELL_WAITS: Final[frozenset[notes.Unrecorded]] = frozenset({"wakes", "states"})
+
+
 def set_warnings(normal: PathSet, sample: PathSet, folded: int) -> tuple[Remark, ...]:
     """Return what a reader must know about two sets before believing their difference.
 
@@ -246,6 +250,21 @@ def doubtful_requests(normal: PathSet, sample: PathSet) -> list[Note]:
                     shared[port] += max(count, 0)
             result.append(notes.RequestsDoubtful(name, doubtful, tuple(shared.items()), total))
     return result
+
+
+def unlike_events(normal: PathSet, sample: PathSet) -> list[Note]:
+    """Return a line for a set that lacks what tells waits from each other, unlike the other."""
+    lacks = [
+        {one for of in each.warnings if isinstance(of, notes.NotRecorded) for one in of.missing}
+        & _TELL_WAITS
+        for each in (normal, sample)
+    ]
+    only = zip(("normal", "sample"), lacks, lacks[::-1], strict=True)
+    return [
+        notes.EventsInOneSet(name, tuple(sorted(mine - other)))
+        for name, mine, other in only
+        if mine - other
+    ]
 
 
 def recording_differences(normal: PathSet) -> tuple[Note, ...]:
@@ -546,5 +565,6 @@ def find_doubts(normal: PathSet, sample: PathSet, *, strict: bool) -> tuple[Note
     return (
         *missing_runs(normal, sample),
         *doubtful_requests(normal, sample),
+        *unlike_events(normal, sample),
         *(environment_differences(normal, sample) if strict else ()),
     )

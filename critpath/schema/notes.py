@@ -858,6 +858,14 @@ class RequestsUnsure(Note, frozen=True):
     total: int
 
 
+class EventsInOneSet(Note, frozen=True):
+    """A set lacks events that tell what was waited for, and the other has them."""
+
+    level = "doubt"
+    name: str
+    missing: tuple[Unrecorded, ...]
+
+
 class SmallSet(Note, frozen=True):
     """A set has fewer runs than the settings ask for."""
 

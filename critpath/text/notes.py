@@ -325,6 +325,13 @@ _UNRECORDED: Final[Mapping[n.Unrecorded, str]] = {
 }
 
 
+def _events_in_one_set(note: n.EventsInOneSet, _: Words) -> str:
+    return (
+        f"{listed(note.missing)} were not recorded {side(note.name)}, but in the other set: what "
+        "was waited for cannot be compared"
+    )
+
+
 def _not_recorded(note: n.NotRecorded, _: Words) -> str:
     missing = listed([_UNRECORDED[one] for one in note.missing])
     return f"not recorded: {missing}; next time: {RECORD_NEXT.get(note.tool, RECORD_NEXT[''])}"
@@ -1147,6 +1154,7 @@ _SENTENCES: Final[Mapping[type[n.Note], Callable[[Any, Words], str]]] = {
     n.IncompleteExecutions: _incomplete_executions,
     n.RepairedSwitches: _repaired_switches,
     n.NotRecorded: _not_recorded,
+    n.EventsInOneSet: _events_in_one_set,
     n.RecordingInMemory: _recording_in_memory,
     n.ExecutionInMemory: _execution_in_memory,
     n.LossyExecutions: _lossy_executions,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,8 +19,10 @@ from critpath.detect.comparability import (
     recording_differences,
     route_differences,
     set_warnings,
+    unlike_events,
 )
 from critpath.model import CriticalPaths, Executions, PathSet, State
+from critpath.schema import notes
 from critpath.schema.environment import Environment, read_environment
 from critpath.text.notes import name_route, word
 
@@ -376,3 +379,22 @@ def test_the_same_route_is_not_mentioned():
     # A device of which it is not known what it is tells nothing.
     unknown = {"executions": 1, "perhaps_unknown": 1, "devices_unknown": 1, "packets_unknown": 2}
     assert route_differences(routed(5, **BRIDGE), routed(**{**BRIDGE, **unknown})) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ((), ("wakes",), [("sample", ("wakes",))]),
+        (("states", "exits"), ("exits",), [("normal", ("states",))]),
+        (("wakes",), ("wakes",), []),
+        ((), ("interrupts",), []),
+    ],
+)
+def test_sets_of_which_one_lacks_what_tells_waits_are_not_compared(before, after, said):
+    sets = [
+        SimpleNamespace(warnings=(notes.NotRecorded(missing, "perf"),) if missing else ())
+        for missing in (before, after)
+    ]
+    found = unlike_events(*sets)
+    assert [(of.name, of.missing) for of in found] == said
+    assert all("cannot be compared" in word(of) for of in found)
