@@ -56,7 +56,7 @@ while True:
             os.eventfd_read(b)
 """
 # Of one that is killed as it begins there may be no event at all.
-NOTHING = ("no execution", "no complete execution", "not one sched_switch event")
+NOTHING = ("no run", "no complete run", "not one sched_switch event")
 
 
 def critpath(*words: object) -> subprocess.CompletedProcess[str]:
