@@ -9,7 +9,7 @@ from pathlib import Path
 import critpath as package
 
 HOME = str(Path(package.__file__).parent)
-# 156 by itself, three of which recognise files of other tools; fewer after other tests. 115 is wanted.
+# 156 by itself, three of them for files of other tools; fewer after other tests.  115 is wanted.
 MOST = 157
 
 
