@@ -339,7 +339,7 @@ def explore(
     given : sequence of str
         Conditions: look only at executions that meet all.
     what : str or None
-        The condition of those that are told apart; None for ``latency >= p90``.
+        The condition that selects some of them; None for ``latency >= p90``.
     depth : int
         2 for any two of the best conditions together, too.
     execution, progress

@@ -246,7 +246,7 @@ def _sets(arguments: argparse.Namespace, settings: Settings) -> list[Exported]:
 
 
 def add_timelines(sets: list[Exported], settings: Settings) -> list[Exported]:
-    """Add what all threads did, of one recording that is at hand; what keeps from it is said."""
+    """Add what all threads did, if one recording is read; otherwise a hint says why not."""
     from critpath import flow  # noqa: PLC0415 - numpy and the stages
 
     (one, *others) = sets

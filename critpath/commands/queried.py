@@ -109,7 +109,7 @@ def _constant(node: Any) -> str | None:
 
 
 def _take(asked: dict[str, Any], condition: dict[str, Any]) -> None:
-    """Take a condition, if it is one that a reader can be told."""
+    """Take a condition, if the reader can apply it."""
     kind = str(condition.get("type"))
     children = condition.get("children", [])
     if kind == "COMPARE_BETWEEN":

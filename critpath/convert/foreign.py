@@ -141,7 +141,7 @@ def _varint(head: bytes, at: int) -> tuple[int, int]:
 
 @contextmanager
 def open_foreign(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file that has to be a regular one, waiting for nobody.
+    """Open a regular file without blocking; anything else is refused.
 
     Of a directory that ``perf record --threads`` made it is the file with the header.
 

@@ -139,7 +139,7 @@ class RawWriter:
     def count(self, cpu: int, counts: Mapping[str, int]) -> None:
         """Add the kernel's counts of a cpu's buffer (``overrun``, ``read events``, ...).
 
-        They are the sum of what pages say and `lose` was told.
+        They include the losses in pages and those given to `lose`.
         """
         if 0 <= cpu < MOST_CPUS:
             of = self._counted.setdefault(cpu, {})

@@ -468,7 +468,7 @@ class _TraceFile:
         for kind in {kind for of in counts for kind in of}:
             have = [number for number, of in enumerate(counts) if of[kind]]
             most = max(have, key=lambda number: counts[number][kind])
-            # Marks are of whoever wrote them there: never the same in two buffers.
+            # A mark is written into one buffer only: it is never the same in two.
             every = have if self.writer.name_of(kind) in _MARKS else [most]
             for number in every:
                 taken[number][kind] = 1

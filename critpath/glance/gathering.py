@@ -232,7 +232,7 @@ class Holder:
     Attributes
     ----------
     worker : int
-        Who had it longest, of equals the first; -1 for nobody that is known.
+        Who had it longest, the first of equals; -1 where it is not known.
     time : int
         How long that one did (ns).
     others : int
