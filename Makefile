@@ -10,7 +10,7 @@ export PATH := $(BIN):$(PATH)
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: evaluation-night evaluation-overhead evaluation-healthy evaluation-weather check-evaluation ab-tables help demo test test-pure test-process test-kernel test-guest test-guest-short test-all test-deep test-versions nightly fuzz mutations mutants wheels bench evaluation evaluation-services evaluation-requests evaluation-hosts evaluation-smco lint build installed docs site screenshots tutorial clean python packages packages-test packages-guest packages-fuzz packages-wheels
+.PHONY: locks sbom evaluation-night evaluation-overhead evaluation-healthy evaluation-weather check-evaluation ab-tables help demo test test-pure test-process test-kernel test-guest test-guest-short test-all test-deep test-versions nightly fuzz mutations mutants wheels bench evaluation evaluation-services evaluation-requests evaluation-hosts evaluation-smco lint build installed docs site screenshots tutorial clean python packages packages-test packages-guest packages-fuzz packages-wheels
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,10 +59,27 @@ nightly: ## what takes hours: fresh seeds, the whole guest, fuzzing, changed cod
 ELSEWHERE ?= bookworm-aarch64 sid-x86_64
 ELSEWHERE_TESTS ?=
 wheels: $(VENV)/tools packages-wheels ## dist/: the source distribution, and a wheel for each processor, tested
-	$(BIN)/pip install --quiet --group wheel
+	$(BIN)/pip install --quiet --require-hashes --requirement .ci/locks/wheel.txt
 	@sh .ci/wheels dist $(BIN)/python
 	@for place in $(ELSEWHERE); do \
 	  sh .ci/elsewhere $(VENV)/elsewhere $(BIN)/python $(CURDIR)/dist "$${place%-*}" "$${place##*-}" $(ELSEWHERE_TESTS) || exit 1; \
+	done
+
+sbom: $(VENV)/libraries ## dist/critpath.cdx.json (CycloneDX): what the wheel of dist/ with every extra consists of
+	$(BIN)/pip install --quiet --require-hashes --requirement .ci/locks/sbom.txt
+	rm -rf $(VENV)/released
+	$(PYTHON) -m venv --without-pip $(VENV)/released
+	$(BIN)/pip --python $(VENV)/released/bin/python install --quiet --no-compile \
+	  --requirement $(VENV)/requirements dist/critpath_core-*_$$(uname -m).whl
+	$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible \
+	  --output-file dist/critpath.cdx.json $(VENV)/released/bin/python
+
+# With every file's digest: what is built with cannot be exchanged on the way (dependabot renews them).
+locks: $(VENV)/tools ## .ci/locks: the versions of what builds, with digests
+	$(BIN)/pip install --quiet "uv>=0.8"
+	for group in build wheel sbom; do \
+	  $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate \
+	    --custom-compile-command "make locks" --group $$group --output-file .ci/locks/$$group.txt || exit 1; \
 	done
 
 # An hour for each target; FUZZ_TARGETS names some of metadata, streams, saved, sockets, stacks, foreign.
@@ -217,10 +234,9 @@ packages-fuzz: python
 # What builds; what runs; all that development needs.  `make demo` has only the first two, and
 # compiles while the second is fetched. A library's bytecode is made when it is first imported:
 # of most that never comes.
-$(VENV)/tools: pyproject.toml .ci/requirements | packages
+$(VENV)/tools: .ci/locks/build.txt | packages
 	$(PYTHON) -m venv $(VENV)
-	$(PYTHON) .ci/requirements --group build > $(VENV)/building
-	$(BIN)/pip install --quiet --no-compile --upgrade "pip>=25.1" --requirement $(VENV)/building
+	$(BIN)/pip install --quiet --no-compile --require-hashes --requirement .ci/locks/build.txt
 	touch $@
 
 $(VENV)/libraries: $(VENV)/tools .ci/requirements

@@ -406,3 +406,28 @@ def test_pages_speak_as_the_answer_does():
     for page in read:
         prose = re.sub(r"`[^`\n]*`", "", prose_of(page))
         assert not old.search(prose), (page.name, old.search(prose))
+
+
+# What builds and publishes
+
+
+def test_actions_are_pinned_by_commit():
+    """A tag can be moved to other code; the version stands beside for readers."""
+    files = [*(ROOT / ".github" / "workflows").glob("*.yml"), ROOT / "action.yml"]
+    used = [line.strip() for file in files for line in file.read_text("utf-8").splitlines()]
+    used = [line.removeprefix("- ") for line in used if re.match(r"(- )?uses:", line)]
+    assert len(used) > 8
+    pinned = re.compile(r"uses: [\w-]+/[\w/-]+@[0-9a-f]{40}  # v\d+\.\d+\.\d+")
+    assert [line for line in used if not pinned.fullmatch(line)] == []
+
+
+@pytest.mark.parametrize("group", ["build", "wheel", "sbom"])
+def test_what_builds_is_locked_by_digest(group):
+    """Each package that a group names has one version, and each file of it a digest."""
+    text = (ROOT / ".ci" / "locks" / f"{group}.txt").read_text("utf-8")
+    entries = re.split(r"\n(?=[a-z])", text)[1:]
+    locked = {re.match(r"([\w.-]+)==([\w.]+)", entry)[1] for entry in entries}
+    assert all("--hash=sha256:" in entry for entry in entries)
+    named = PROJECT["dependency-groups"][group]
+    words = [line for line in named if isinstance(line, str)]
+    assert {re.match(r"[\w-]+", line)[0].lower().replace("_", "-") for line in words} <= locked
