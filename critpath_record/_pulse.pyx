@@ -154,24 +154,15 @@ cdef class Chain:
     cdef int _steps
 
     def __cinit__(self, uint32_t size, int steps):
-        cdef uint32_t count = size // 64, i, j, kept
-        cdef uint32_t seed = 88172645
+        cdef uint32_t count = size // 64, i
         self._lines = <uint32_t *>calloc(count, 64)
         if self._lines == NULL:
             raise MemoryError
         self._at, self._steps = 0, steps
+        # One cycle through all lines, of which there are a power of two: written in the order in
+        # which they lie, where a shuffle would walk through the memory once for each.
         for i in range(count):
-            self._lines[16 * i] = i
-        i = count - 1
-        while i:  # one cycle through all lines (Sattolo)
-            seed ^= seed << 13
-            seed ^= seed >> 17
-            seed ^= seed << 5
-            j = seed % i
-            kept = self._lines[16 * i]
-            self._lines[16 * i] = self._lines[16 * j]
-            self._lines[16 * j] = kept
-            i -= 1
+            self._lines[16 * i] = (1664525 * i + 1013904223) & (count - 1)
 
     def __dealloc__(self):
         free(self._lines)

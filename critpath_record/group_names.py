@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache, cached_property
@@ -192,6 +191,8 @@ class RuntimeFiles:
 
     @cached_property
     def _moved_storage(self) -> str:
+        import tomllib  # noqa: PLC0415 - of Podman's storage only
+
         content = _read(self._root / "etc/containers", "storage.conf")
         with contextlib.suppress(ValueError, RecursionError):  # of TOML and of UTF-8
             told = tomllib.loads(content.decode("utf-8")).get("storage", {})

@@ -8,7 +8,6 @@ import errno
 import hashlib
 import json
 import os
-import platform
 import re
 import shutil
 import time
@@ -32,7 +31,6 @@ from critpath.schema.ways import REQUESTS, SOCKETS
 from critpath.units import plural
 from critpath.untrusted import load_json, read_regular
 from critpath_record.dirfd import write_whole
-from critpath_record.networks import MOST_ADDRESSES, MOST_DEVICES, network_facts, read_networks
 from critpath_record.output import OutputDirectory
 from critpath_record.proc import list_pids, read_name, read_text
 from critpath_record.profiles import profile_label, records_network
@@ -283,8 +281,7 @@ def host_facts(*, network: bool) -> Mapping[str, object]:
     """
     system = os.uname()
     return {
-        **({**network_facts(), "machine_id": _machine_id()} if network else {}),
-        **({"network": read_networks()} if network else {}),
+        **(_describe_network() if network else {}),
         "name": system.nodename,
         # Two recordings of one boot have one clock.
         "boot_id": boot_id(),
@@ -296,6 +293,12 @@ def host_facts(*, network: bool) -> Mapping[str, object]:
     }
 
 
+def _describe_network() -> dict[str, object]:
+    from critpath_record.networks import network_facts, read_networks  # noqa: PLC0415 - if asked
+
+    return {**network_facts(), "machine_id": _machine_id(), "network": read_networks()}
+
+
 def end_facts(manifest: Manifest, samples: list[tuple[int, int]]) -> Manifest:
     """Note what host and clock are like now; `samples`: the trace's time and the epoch's (ns)."""
     now, then = clock_quality(), manifest.clock
@@ -305,14 +308,11 @@ def end_facts(manifest: Manifest, samples: list[tuple[int, int]]) -> Manifest:
         clock["error_ns"] = max(errors)
     if now["synchronised"] in {"no", "unknown"}:
         clock["synchronised"] = now["synchronised"]
-    host = dict(manifest.host)
-    for name, found in network_facts().items() if "peers" in host else ():
-        before = host.get(name)
-        known = before if isinstance(before, list) else []
-        host[name] = sorted({*known, *found})[:MOST_ADDRESSES]
-    if isinstance(devices := host.get("network"), list):  # and those that came since
-        came = (of for of in read_networks() if of not in devices)
-        host["network"] = [*devices, *came][:MOST_DEVICES]
+    host = manifest.host
+    if "network" in host:
+        from critpath_record.networks import add_later  # noqa: PLC0415 - only if asked
+
+        host = add_later(host)
     return replace(manifest, clock=clock, host=host)
 
 
@@ -374,7 +374,11 @@ def _machine_id() -> str:
 def _cpu_model() -> str:
     pattern, text = r"^(?:model name|Model|cpu model|cpu)\s*:\s*(.+)$", read_text("/proc/cpuinfo")
     found = re.search(pattern, text, re.MULTILINE)
-    return found[1].strip() if found else platform.processor()
+    if found:
+        return found[1].strip()
+    import platform  # noqa: PLC0415 - slow to import, and of few machines
+
+    return platform.processor()
 
 
 # The trace of an interleaved session, shared by both recordings

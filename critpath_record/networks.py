@@ -16,10 +16,10 @@ from critpath_record.identity import look_inside
 from critpath_record.proc import read_text
 from critpath_record.sockets import read_address
 
-MOST_ADDRESSES: Final = 4096
+_MOST_ADDRESSES: Final = 4096
 _NETWORKS: Final = ("fib_trie", "if_inet6", "dev")
 _MOST_NAMESPACES: Final = 256
-MOST_DEVICES: Final = 4096
+_MOST_DEVICES: Final = 4096
 _CLONE_NEWNET: Final = 0x40000000
 _GET_LINK, _NEW_LINK = 18, 16
 _DUMP: Final = 0x301  # NLM_F_REQUEST | NLM_F_ROOT | NLM_F_MATCH
@@ -55,9 +55,9 @@ def read_networks(
             _list_devices() if namespace == own else look_inside(door, _CLONE_NEWNET, _list_devices)
         )
         found += ({"namespace": namespace, **of} for of in inside or ())
-        if len(found) >= MOST_DEVICES:
+        if len(found) >= _MOST_DEVICES:
             break
-    return found[:MOST_DEVICES]
+    return found[:_MOST_DEVICES]
 
 
 def _list_devices() -> list[dict[str, object]]:
@@ -126,7 +126,7 @@ def network_facts(proc: Path = Path("/proc")) -> Mapping[str, list[str]]:
     devices: set[str] = set()
     peers: set[str] = set()
     for process in ("self", *sorted(p.name for p in proc.glob("[0-9]*"))):
-        if len(addresses) > MOST_ADDRESSES:
+        if len(addresses) > _MOST_ADDRESSES:
             break
         with contextlib.suppress(OSError, ValueError):  # it ended, or is another user's
             namespace = (proc / process / "ns/net").readlink()
@@ -140,15 +140,28 @@ def network_facts(proc: Path = Path("/proc")) -> Mapping[str, list[str]]:
             seen.add(namespace)
             peers.update(_read_peers(proc / process / "net"))
     found = {"addresses": addresses, "net_devices": devices, "peers": peers}
-    return {name: sorted(texts)[:MOST_ADDRESSES] for name, texts in found.items()}
+    return {name: sorted(texts)[:_MOST_ADDRESSES] for name, texts in found.items()}
 
 
 def _read_peers(net: Path) -> Iterator[str]:
     """Yield the addresses at the other end of the TCP connections of a network namespace."""
     for name, digits in (("tcp", 8), ("tcp6", 32)):
-        for line in read_text(net / name).splitlines()[1 : MOST_ADDRESSES + 1]:
+        for line in read_text(net / name).splitlines()[1 : _MOST_ADDRESSES + 1]:
             remote, _ = read_address(line.split()[2].encode(), digits)
             address = ipaddress.ip_address(bytes.fromhex(remote))
             mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
             if not address.is_unspecified:
                 yield str(mapped or address)
+
+
+def add_later(host: Mapping[str, object]) -> dict[str, object]:
+    """Return what a manifest says of the host, with what the network has had since."""
+    found = dict(host)
+    for name, addresses in network_facts().items() if "peers" in host else ():
+        before = host.get(name)
+        known = before if isinstance(before, list) else []
+        found[name] = sorted({*known, *addresses})[:_MOST_ADDRESSES]
+    if isinstance(devices := host.get("network"), list):
+        came = (of for of in read_networks() if of not in devices)
+        found["network"] = [*devices, *came][:_MOST_DEVICES]
+    return found

@@ -24,7 +24,14 @@ from critpath_record.identity import (
     lacks_proc,
 )
 from critpath_record.proc import read_text
-from critpath_record.recorder import RECORDERS, TRACING, Leftover, RecorderSettings, Requirement
+from critpath_record.recorder import (
+    NEEDS,
+    RECORDERS,
+    TRACING,
+    Leftover,
+    RecorderSettings,
+    Requirement,
+)
 
 if TYPE_CHECKING:
     from critpath_record.trials import Trial
@@ -106,7 +113,7 @@ def doctor(directory: Path, settings: RecorderSettings | None = None) -> Preflig
 
 def _find_missing(recorder: str, settings: RecorderSettings | None) -> tuple[Requirement, ...]:
     try:
-        return tuple(importlib.import_module(RECORDERS[recorder]).find_needs(settings))
+        return tuple(importlib.import_module(NEEDS[recorder]).find_needs(settings))
     except CritpathError as error:
         return (Requirement("failed", error.what, error.do),)
     except (OSError, ImportError) as error:
@@ -119,7 +126,7 @@ def _find_missing(recorder: str, settings: RecorderSettings | None) -> tuple[Req
 def _ask(recorder: str, what: str) -> Any:
     """Return what a recorder offers here; None where it cannot look: what it lacks says more."""
     with contextlib.suppress(CritpathError, OSError, ImportError):
-        return getattr(importlib.import_module(RECORDERS[recorder]), what)()
+        return getattr(importlib.import_module(NEEDS[recorder]), what)()
 
 
 def _host(directory: Path) -> dict[str, object]:

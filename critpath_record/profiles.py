@@ -6,19 +6,16 @@ users may bring their own.
 
 from __future__ import annotations
 
-import importlib.resources
 import os
 from collections.abc import Collection
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from xml.etree import ElementTree as ET
 
+import critpath
 from critpath.errors import CritpathError, UsageError
-
-if TYPE_CHECKING:
-    from importlib.resources.abc import Traversable
 
 SUFFIX: Final = ".lttng"
 MINIMAL: Final = "minimal"
@@ -54,9 +51,9 @@ class ProfileEvents:
         )
 
 
-def profile_directory() -> Traversable:
+def profile_directory() -> Path:
     """Return where the profiles are installed."""
-    return importlib.resources.files("critpath") / "lttng-sessions"
+    return Path(critpath.__file__).with_name("lttng-sessions")
 
 
 def profile_names() -> tuple[str, ...]:

@@ -108,11 +108,18 @@ class CountsRequest:
 # Recorders by name, in the order that `auto` tries them.  Each module (imported when it is
 # needed) offers:
 #   open_recorder(settings: RecorderSettings) -> critpath_record.source.Source
-#   find_needs(settings: RecorderSettings | None) -> list[Requirement]
 #   finish_killed(directory: Path, report: Callable[[str], None]) -> Taken | None
 RECORDERS: Final[Mapping[str, str]] = {
     "lttng": "critpath_record.lttng.recorder",
     "ftrace": "critpath_record.ftrace.recorder",
+    "counts": "critpath_record.counts.recorder",
+}
+# What each lacks here, and how it can record requests, is asked without the recorder itself:
+#   find_needs(settings: RecorderSettings | None) -> list[Requirement]
+#   offered_way() -> str
+NEEDS: Final[Mapping[str, str]] = {
+    "lttng": "critpath_record.lttng.preflight",
+    "ftrace": "critpath_record.ftrace.preflight",
     "counts": "critpath_record.counts.recorder",
 }
 # Where each looks for what dead ones left, by ``find_leftovers() -> list[Leftover]``: without

@@ -152,7 +152,7 @@ def _finish(directory: Path, report: Callable[[str], None]) -> FinishedRecording
         said = convert_functions(directory, span)
         beside = (*recorded.beside, FILE)
         recorded = replace(recorded, beside=beside, warnings=(*recorded.warnings, *said))
-    streams = measure_streams(directory)
+    streams = recorded.streams or measure_streams(directory)
     done = []
     for place, manifest in manifests.items():
         if place != directory:

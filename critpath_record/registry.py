@@ -1,5 +1,7 @@
 """Registry of live recordings, so that a killed recorder's can be found and finished.
 
+What is the same until the machine starts anew is kept there, too.
+
 One small file per session, in a directory of the user's own that does not survive a
 reboot, as the tracer's buffers do not either.  Recording works without such a directory,
 but a killed recorder's data is then found by ``critpath doctor DIR`` only.
@@ -13,13 +15,15 @@ import json
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from critpath.untrusted import read_object
 from critpath_marks.sessions import owner_of
+from critpath_record.dirfd import write_whole
+from critpath_record.proc import read_text
 
 _ROOT: Final = Path("/run/critpath")
 _SUFFIX: Final = ".json"
@@ -138,6 +142,19 @@ def cleanup_lock(patience: float = 60.0) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def once_a_boot(name: str, find: Callable[[], str]) -> str:
+    """Return what is the same until the machine starts anew; found again where it is not known."""
+    boot = read_text("/proc/sys/kernel/random/boot_id").strip()
+    place = registry_directory(create=True)
+    known = read_object(place / name, _LONGEST) if place else {}
+    if known.get("boot") == boot and isinstance(found := known.get("found"), str):
+        return found
+    if (found := find()) and place:
+        with contextlib.suppress(OSError):  # a full /run must not prevent a recording
+            write_whole(place / name, json.dumps({"boot": boot, "found": found}))
+    return found
 
 
 def registry_directory(*, create: bool = False) -> Path | None:

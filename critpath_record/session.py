@@ -5,14 +5,12 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
-import random
-import secrets
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from critpath.errors import EXIT_INTERNAL, CritpathError
 from critpath.model import Manifest, Run, StreamFacts
@@ -30,12 +28,8 @@ from critpath.units import plural, safe_text
 from critpath_marks.sessions import new_session_name, pid_namespace
 from critpath_record._pulse import name_thread
 from critpath_record._spawn import become_subreaper
-from critpath_record.budget.account import share_of
-from critpath_record.budget.selection import check_runs, check_span
 from critpath_record.cleanup import remove_leftovers
-from critpath_record.containers import resolve_container
 from critpath_record.ftrace.marks import MarkRequests
-from critpath_record.functions import SHARE, FunctionFiles, check_python, with_agent
 from critpath_record.group_names import GroupNames
 from critpath_record.identity import (
     FOREIGN_CLOCK,
@@ -61,6 +55,7 @@ from critpath_record.manifests import (
 from critpath_record.output import OutputDirectory
 from critpath_record.profiles import MINIMAL, profile_events
 from critpath_record.recorder import (
+    NEEDS,
     RECORDERS,
     TRACE,
     TRACING,
@@ -75,13 +70,12 @@ from critpath_record.recorder import (
 )
 from critpath_record.registry import register, unregister
 from critpath_record.runner import Executable, Runner, RunResult, find_executable
-from critpath_record.scripts import ScriptWatch
 from critpath_record.signals import InheritedState, Signals, StopRequested
-from critpath_record.sockets import find_servers
 from critpath_record.source import Source, Taken
-from critpath_record.stacks.sources import STACKS, StackRequest, find_scope, open_stacks
-from critpath_record.tasks import TaskAgents
 from critpath_record.user import User
+
+if TYPE_CHECKING:
+    from critpath_record.scripts import ScriptWatch
 
 _NAMED: Final = 5
 # The recorder that holds a budget unless another is asked for that can.
@@ -106,7 +100,8 @@ def record(
     """Record what was asked for.
 
     `reporter`: receives progress and warnings.  `survey`: tells what each stream file of a finished
-    recording holds (`critpath.read.streams.survey_streams`), for its manifest.  `observe`: told of
+    recording holds (`critpath.read.streams.survey_streams`), for its manifest, where its tracer
+    does not.  `observe`: told of
     every run: which command it was of (``A`` or ``B``), and how it ended.  `count`: counts what a
     budget chose of the executions that programs mark (`critpath.graph.count_chosen`).
 
@@ -121,16 +116,27 @@ def record(
     output = OutputDirectory.check(request.output, session, force=request.force, user=user)
     commands = request.commands
     if request.budget is not None:
+        from critpath_record.budget.selection import (  # noqa: PLC0415 - only if asked
+            check_runs,
+            check_span,
+        )
+
         if chooses_runs(request):
             check_runs(request.budget.share, request.runs * len(commands))
         check_span(request.budget.share, request.duration)
     if request.functions:
+        from critpath_record.functions import check_python, with_agent  # noqa: PLC0415 - as above
+
         commands = tuple(map(with_agent, commands))
     programs = tuple(find_executable(c, inherited.environment) for c in commands)
     if request.functions:
         for program in programs:
             check_python(program, user)
-    container = resolve_container(request.container) if request.container else 0
+    container = 0
+    if request.container:
+        from critpath_record.containers import resolve_container  # noqa: PLC0415 - as above
+
+        container = resolve_container(request.container)
     if not request.profile:
         request = replace(request, profile=choose_profile(request, reporter))
     settings = RecorderSettings(
@@ -309,6 +315,8 @@ class _Session:
             self.groups.look()
         if traced and not self.programs and pid_namespace() == INITIAL_PID_NAMESPACE:
             # Before anything is recorded: whose exec is in the trace was heard of.
+            from critpath_record.scripts import ScriptWatch  # noqa: PLC0415 - not for a command
+
             self.scripts = ScriptWatch()
             self.scripts.start()
         with self.signals.watching(), self._hurry():
@@ -327,6 +335,9 @@ class _Session:
         """Yield what takes a part of the recording, each when its turn to begin has come."""
         directory, names = self.directories[0], self.request.stacks
         if self.request.functions:
+            from critpath_record.budget.account import share_of  # noqa: PLC0415 - only if asked
+            from critpath_record.functions import SHARE, FunctionFiles  # noqa: PLC0415 - as above
+
             given = self.settings.budget
             # At most half of a budget; what they do not take is the kernel's events'.
             share = SHARE if given is None else share_of(given.overhead / 2)
@@ -337,6 +348,8 @@ class _Session:
         yield from self._make_stacks(first)
         yield self.tracer
         if self.request.tasks:
+            from critpath_record.tasks import TaskAgents  # noqa: PLC0415 - only if asked
+
             yield TaskAgents(self.settings.session)
         yield from self._make_stacks(tuple(name for name in names if name not in first))
         if asked := self.request.counts:
@@ -351,6 +364,13 @@ class _Session:
 
     def _make_stacks(self, names: tuple[str, ...]) -> Iterator[Source]:
         if names:
+            from critpath_record.stacks.sources import (  # noqa: PLC0415 - only if asked
+                STACKS,
+                StackRequest,
+                find_scope,
+                open_stacks,
+            )
+
             place = self.directories[0] / STACKS
             place.mkdir(mode=0o700, exist_ok=True)
             asked = StackRequest(
@@ -499,7 +519,9 @@ class _Session:
         """Draw the order of two commands and note it: what comes back in turns is then noise."""
         order, runs = self.request.order, FORMER_BLOCK_RUNS
         if not order:
-            coin = random.Random(secrets.randbits(32))  # noqa: S311 - a schedule, not a secret
+            import random  # noqa: PLC0415 - of two commands only
+
+            coin = random.Random(os.urandom(4))  # noqa: S311 - a schedule, not a secret
             pairs = (coin.choice(("AB", "BA")) for _ in range(total // BLOCK_RUNS))
             order, runs = "".join(pairs), BLOCK_RUNS
         self.manifests = [
@@ -597,9 +619,11 @@ class _Session:
             link_beside(first, other)
         warnings = [self.output.restore_name(text) for text in (*self.notes, *recorded.warnings)]
         found = dict(zip(self.directories, self.manifests, strict=True))
-        self.reporter("counting what was recorded")
         try:
-            streams = self.survey(first) if (first / TRACE).is_dir() else ()
+            streams = recorded.streams
+            if not streams and (first / TRACE).is_dir():
+                self.reporter("counting what was recorded")
+                streams = self.survey(first)
         except (CritpathError, OSError) as error:  # no reason to lose a recording
             streams = ()
             text = f"what the trace holds could not be counted: {error}"
@@ -745,10 +769,12 @@ def choose_profile(request: RecordRequest, reporter: Reporter) -> str:
     Only by events of sockets: what takes their place is all system calls, which cost too much to
     be recorded unasked.
     """
+    from critpath_record.sockets import find_servers  # noqa: PLC0415 - of the whole machine only
+
     if request.recorder not in {"auto", "ftrace"} or not (servers := find_servers()):
         return MINIMAL
     with contextlib.suppress(CritpathError):
-        if _import_recorder("ftrace").offered_way(mount=True) == SOCKETS:
+        if _import_needs("ftrace").offered_way(mount=True) == SOCKETS:
             named = ", ".join(map(safe_text, servers[:_NAMED])) + ", ..." * (len(servers) > _NAMED)
             reporter.say(
                 f"servers listen here ({named}), so their requests are recorded (--profile "
@@ -767,6 +793,10 @@ def _import_recorder(name: str) -> Any:
     return importlib.import_module(RECORDERS[name])
 
 
+def _import_needs(name: str) -> Any:
+    return importlib.import_module(NEEDS[name])
+
+
 def choose_recorder(name: str, settings: RecorderSettings) -> tuple[str, str]:
     """Return a recorder's name, for ``auto`` the first that can record; and why no earlier can."""
     if lacks_proc():
@@ -776,10 +806,10 @@ def choose_recorder(name: str, settings: RecorderSettings) -> tuple[str, str]:
     profile = profile_events(settings.profile)
     names = list(TRACING) if name == "auto" else [name]
     if profile.replaced:  # best recorded by who needs no substitutes
-        names.sort(key=lambda n: _import_recorder(n).offered_way() != SOCKETS)
+        names.sort(key=lambda n: _import_needs(n).offered_way() != SOCKETS)
     why = ""
     for candidate in names:
-        found: list[Requirement] = _import_recorder(candidate).find_needs(settings)
+        found: list[Requirement] = _import_needs(candidate).find_needs(settings)
         fatal = [obstacle for obstacle in found if obstacle.fatal]
         if not fatal:
             return candidate, why

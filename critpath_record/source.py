@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from critpath.errors import CritpathError
-    from critpath.model import CpuLoss, Gap
+    from critpath.model import CpuLoss, Gap, StreamFacts
     from critpath_record.budget.gates import BesideGate
+    from critpath_record.budget.recording import BudgetRecording
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Taken:
     gaps_file: str = ""  # under a budget, where its gaps are listed
     overhead: Mapping[str, object] = field(default_factory=dict)  # what it was allowed to cost
     beside: tuple[str, ...] = ()  # files of the recording's directory, with `gaps_file`
+    streams: tuple[StreamFacts, ...] = ()  # of the trace, where its maker knows them
 
 
 class Source:
@@ -127,3 +129,33 @@ class Source:
 
     def abort(self) -> None:
         """End at once; what was taken need not become anything.  Idempotent."""
+
+
+class UnderBudget:
+    """What a recorder hands on to its budget, if it has one."""
+
+    _budget: BudgetRecording | None
+    _beside: tuple[BesideGate, ...] = ()
+
+    def open_beside(self, gates: Sequence[BesideGate]) -> None:
+        """Open and close these, too, as the budget allows; before anything is started."""
+        self._beside = tuple(gates)
+
+    def charge_beside(self, part: str, spent: Callable[[], float]) -> None:
+        """Charge what something else has spent so far to the budget, if there is one."""
+        if self._budget is not None:
+            self._budget.charge_beside(part, spent)
+
+    def begin_run(self, kind: str, *, limited: bool) -> bool:
+        """Open for a run that is recorded, if there is a budget."""
+        return self._budget.begin_run(kind, limited=limited) if self._budget else True
+
+    def end_run(self, kind: str, busy: int) -> None:
+        """Close after a run, if there is a budget."""
+        if self._budget is not None:
+            self._budget.end_run(kind, busy)
+
+    def note_run(self, kind: str, number: int, begin: int, pid: int) -> None:
+        """Note a run that was recorded under a budget."""
+        if self._budget is not None:
+            self._budget.note_selected(kind, number, begin, pid)

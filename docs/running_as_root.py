@@ -17,7 +17,21 @@ ONLY_WITH: Final = {
         *("flight/conditions.py", "flight/dumps.py", "flight/memory.py", "flight/pages.py"),
         "flight/state.py",  # also after a flight recorder that was killed
     ),
+    "`--overhead` or `critpath record --always`": (
+        *("budget/account.py", "budget/admission.py", "budget/calibrate.py", "budget/control.py"),
+        *("budget/gates.py", "budget/laws.py", "budget/loop.py", "budget/natural.py"),
+        *("budget/policies.py", "budget/programs.py", "budget/recording.py"),
+        *("budget/selection.py", "ftrace/gate.py", "../critpath/stats/medians.py"),
+    ),
+    "`--recorder lttng`": ("lttng/gate.py", "lttng/recorder.py"),
+    "`-a`": ("scripts.py",),
+    "`--container`": ("containers.py",),
+    "a profile that records sockets or packets": ("networks.py",),
+    "`--functions` or `critpath record --always`": ("functions.py",),
+    "`--tasks`": ("tasks.py",),
+    "`--labels-from`": (*("ftrace/received.py", "ftrace/frames.py", "hpack.py", "messages.py"),),
     "`--labels-from bytes,tls`": ("ftrace/decrypted.py", "symbols.py"),
+    "`--labels-from`, `--counts`, `--recorder counts` or `--files`": ("bpf.py",),
     "`--counts` or `--recorder counts`": (
         *("counts/attach.py", "counts/counting.py", "counts/events.py", "counts/fallback.py"),
         *("counts/functions.py", "counts/recorder.py", "counts/syscall_names.py"),
@@ -36,18 +50,19 @@ ONLY_WITH: Final = {
     ),
     "`critpath doctor`, `--stacks` and `--files`": ("preflight.py",),
 }
-# What it loads of the rest.  The last ones, with numpy, only when a trace is written, to count
-# what is in it.
+# What it loads of the rest.  The last ones, with numpy, only when a trace of LTTng is there, to
+# count what is in it.
 BESIDE: Final = (
     *("commands/declared.py", "commands/output.py", "commands/overview.py", "commands/parser.py"),
     *("commands/record.py", "commands/recorded.py", "commands/settings.py", "doors.py"),
     *("_cyutility.c", "errors.py", "extras.py", "units.py", "untrusted.py"),
     *("model/containers.py", "model/recording.py", "model/manifest.py"),
-    *("schema/environment.py", "schema/ways.py"),
+    "schema/ways.py",
     *("schema/parameters/ab.py", "schema/parameters/budget.py"),
-    *("schema/parameters/shared.py", "stats/medians.py"),
+    "schema/parameters/shared.py",
 )
 COUNTING: Final = (
+    "schema/environment.py",
     *("model/clocks.py", "model/events.py", "model/gaps.py", "model/requests.py"),
     *("model/table.py", "schema/kinds.py", "read/_decode.pyx", "read/_merge.pyx"),
     *("read/clocks.py", "read/compiled_trace.py", "read/hosts.py", "read/losses.py"),
@@ -83,9 +98,12 @@ def table() -> str:
     lines += _rows("always", always)
     lines += _rows("always, of what others use too", [f"critpath/{file}" for file in BESIDE])
     for when, files in ONLY_WITH.items():
-        lines += _rows(f"with {when}", [f"critpath_record/{file}" for file in files])
-    counting = "when a trace is written, with numpy: what is in it is counted"
-    lines += _rows(counting, [f"critpath/{file}" for file in COUNTING])
+        paths = [f"critpath_record/{file}".replace("critpath_record/../", "") for file in files]
+        lines += _rows(f"with {when}", paths)
+    counting = (
+        "`--recorder lttng`, when its trace is there, and with numpy: what is in it is counted"
+    )
+    lines += _rows(f"with {counting}", [f"critpath/{file}" for file in COUNTING])
     return "\n".join(lines)
 
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from statistics import median
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from critpath.model.containers import ControlGroup
-from critpath.schema.environment import Environment, Machine
 
 if TYPE_CHECKING:
     from critpath.documents import MachineEntry
     from critpath.model.events import Events
+    from critpath.schema.environment import Environment, Machine
 
 MANIFEST: Final = "critpath.json"
 MANIFEST_FORMAT: Final = "critpath/recording/1"
@@ -297,6 +296,8 @@ class Manifest:
         """Note in the environment how many runs the trace should have, and has not."""
         if not self.runs:
             return events
+        from critpath.schema.environment import Environment  # noqa: PLC0415 - start-up time
+
         whole = sum(run.whole for run in self.runs)
         counted = Environment(runs_recorded=whole, runs_missing=max(0, whole - found))
         return replace(events, environment=(*events.environment, counted))
@@ -307,7 +308,9 @@ _MILLION: Final = 1_000_000  # technical
 
 def summarize_machine(environment: Iterable[Environment]) -> MachineEntry | None:
     """Return what the machine was like while a set was recorded, None where nothing measured it."""
-    from critpath.documents import MachineEntry  # noqa: PLC0415 - start-up time
+    from statistics import median  # noqa: PLC0415 - start-up time, as what follows
+
+    from critpath.documents import MachineEntry  # noqa: PLC0415
 
     measured = [each.machine for each in environment if each.machine is not None]
 
@@ -328,6 +331,8 @@ def summarize_machine(environment: Iterable[Environment]) -> MachineEntry | None
 
 
 def _take_medians(tables: Iterable[Mapping[str, int]]) -> dict[str, float]:
+    from statistics import median  # noqa: PLC0415 - start-up time
+
     found: dict[str, list[int]] = {}
     for table in tables:
         for name, value in table.items():

@@ -190,3 +190,12 @@ def _join_silences(before: LayerGap, gap: LayerGap) -> tuple[int, int]:
     if max(closed for closed, _ in sides) <= min(opening for _, opening in sides):
         return min(closed for closed, _ in sides), max(opening for _, opening in sides)
     return max(sides, key=lambda side: side[1] - side[0])
+
+
+def read_summary(raw: Path) -> dict[str, object]:
+    """Return what a recorder wrote of its budget; of one that was killed nothing but that."""
+    with contextlib.suppress(OSError, ValueError, RecursionError):
+        found = json.loads((raw / SUMMARY).read_bytes())
+        if isinstance(found, dict):
+            return found
+    return {"target": None, "counted": None}

@@ -438,48 +438,9 @@ class BudgetRecording:
             )
 
 
-class UnderBudget:
-    """What a recorder hands on to its budget, if it has one."""
-
-    _budget: BudgetRecording | None
-    _beside: tuple[BesideGate, ...] = ()
-
-    def open_beside(self, gates: Sequence[BesideGate]) -> None:
-        """Open and close these, too, as the budget allows; before anything is started."""
-        self._beside = tuple(gates)
-
-    def charge_beside(self, part: str, spent: Callable[[], float]) -> None:
-        """Charge what something else has spent so far to the budget, if there is one."""
-        if self._budget is not None:
-            self._budget.charge_beside(part, spent)
-
-    def begin_run(self, kind: str, *, limited: bool) -> bool:
-        """Open for a run that is recorded, if there is a budget."""
-        return self._budget.begin_run(kind, limited=limited) if self._budget else True
-
-    def end_run(self, kind: str, busy: int) -> None:
-        """Close after a run, if there is a budget."""
-        if self._budget is not None:
-            self._budget.end_run(kind, busy)
-
-    def note_run(self, kind: str, number: int, begin: int, pid: int) -> None:
-        """Note a run that was recorded under a budget."""
-        if self._budget is not None:
-            self._budget.note_selected(kind, number, begin, pid)
-
-
 def lengthen_horizon(budget: Budget, costs: Costs, least: float = 0.0) -> Budget:
     """Return a budget over so long a time that events can be switched off and on within it."""
     least = max(least, _FULL_HORIZONS * costs.off / budget.share)
     if budget.horizon < least <= 3600:
         return replace(budget, horizon=round(least, 1))
     return budget
-
-
-def read_summary(raw: Path) -> dict[str, object]:
-    """Return what a recorder wrote of its budget; of one that was killed nothing but that."""
-    with contextlib.suppress(OSError, ValueError, RecursionError):
-        found = json.loads((raw / SUMMARY).read_bytes())
-        if isinstance(found, dict):
-            return found
-    return {"target": None, "counted": None}

@@ -15,7 +15,6 @@ from typing import Final
 from critpath.errors import CritpathError, UsageError
 from critpath.units import plural, safe_text
 from critpath_marks.sessions import pid_namespace
-from critpath_record.containers import cgroup_names
 from critpath_record.identity import is_dead_session
 from critpath_record.limits import hierarchies
 from critpath_record.proc import list_pids, read_text
@@ -185,6 +184,8 @@ def find_group(name: str) -> Group:
         if ".." not in path.parts and wanted and (path / "cgroup.procs").is_file():
             return Group(path, wanted)
     else:
+        from critpath_record.containers import cgroup_names  # noqa: PLC0415 - by name only
+
         found = [
             path for path in _walk() if path != root and wanted in cgroup_names(f"0::/{path.name}")
         ]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import struct
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from critpath.model import StreamFacts
 
 SOCKADDR: Final = 28  # bytes of a sockaddr_in6
 TEXT: Final = "string {{ encoding = UTF8; }} _{};"
@@ -213,6 +217,10 @@ def format_metadata(
     return "".join(parts)
 
 
+_PACKET: Final = struct.Struct("<6QI")  # what `_CONTEXT` declares
+_HEADER_BYTES: Final = 32  # before it
+
+
 class TraceWriter:
     """A trace in a directory, metadata at once; its clock is shared, at an offset `epoch` (ns)."""
 
@@ -229,6 +237,7 @@ class TraceWriter:
     ) -> None:
         self.place, self._large = place, len(classes) > COMPACT_IDS
         self.identity = identity or uuid.uuid4()
+        self.events: dict[str, int] = {}  # of each stream
         text = format_metadata(
             classes,
             identity=self.identity,
@@ -254,12 +263,36 @@ class TraceWriter:
         """Write a stream: each packet's first and last time, and its events; return how many."""
         header, events = self.pack_header(instance), 0
         for sequence, (first, last, packed) in enumerate(packets):
-            bits = 8 * (len(header) + 52 + sum(map(len, packed)))
-            context = struct.pack("<6QI", first, last, bits, bits, sequence, 0, 0)
+            bits = 8 * (len(header) + _PACKET.size + sum(map(len, packed)))
+            context = _PACKET.pack(first, last, bits, bits, sequence, 0, 0)
             with (self.place / name).open("ab") as stream:
                 stream.writelines((header, context, *packed))
             events += len(packed)
+        self.events[name] = events
         return events
+
+    def survey(self, below: str) -> tuple[StreamFacts, ...]:
+        """Return what every stream holds, by names below a directory: as it is written, unread."""
+        return tuple(
+            _survey(self.place / name, f"{below}/{name}", events)
+            for name, events in sorted(self.events.items())
+            if (self.place / name).exists()
+        )
+
+
+def _survey(file: Path, name: str, events: int) -> StreamFacts:
+    packets = end = at = 0
+    cpus = set()
+    with file.open("rb", buffering=0) as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        size = stream.tell()
+        while at < size:
+            context = os.pread(stream.fileno(), _PACKET.size, at + _HEADER_BYTES)
+            _, last, _, bits, _, _, cpu = _PACKET.unpack(context)
+            packets, end, at = packets + 1, max(end, last), at + bits // 8
+            cpus.add(cpu)
+    (cpu,) = cpus if len(cpus) == 1 else (-1,)
+    return StreamFacts(name, size, packets, events, end, cpu, digest)
 
 
 def pack_text(text: str) -> bytes:

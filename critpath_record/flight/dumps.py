@@ -392,13 +392,10 @@ def _finish(building: Path) -> int:
     span = manifest.begin, recorded.end
     said = (*said, *convert_functions(building, span, held=True), *map(str, prepared["said"]))
     recorded = replace(recorded, facts={**recorded.facts, **stacks})
-    # The analysis is no part of what runs as root here: only sizes and digests are noted.
-    from critpath_record.recovery import measure_streams  # noqa: PLC0415 - as above
-
     complete_manifests(
         {building: manifest},
         *(COMPLETE, recorded.end, recorded, (*recorded.warnings, *said)),
-        measure_streams(building),
+        recorded.streams,
     )
     recorded.release()
     target = Path(prepared["target"])

@@ -49,12 +49,12 @@ from critpath_record.ftrace.events import (
 )
 from critpath_record.ftrace.gate import lasts, split_layers
 from critpath_record.ftrace.preflight import CLOCK
-from critpath_record.ftrace.received import FILE as LABELS
 from critpath_record.ftrace.received import NO_SOCKETS
 from critpath_record.functions import HeldFunctions
 from critpath_record.limits import Limits
 from critpath_record.profiles import profile_events, profile_label
 from critpath_record.recorder import Leftover
+from critpath_record.registry import once_a_boot
 from critpath_record.shared import SharedPlace
 from critpath_record.sockets import LISTEN, UNIX, scan_sockets
 from critpath_record.stacks.held import PART, HeldStacks
@@ -354,7 +354,7 @@ class Flight(Windows):
                 "name": host.nodename,
                 "kernel": host.release,
                 "machine": host.machine,
-                "timer_functions": find_timer_functions(),
+                "timer_functions": once_a_boot("timer_functions", find_timer_functions),
                 "net_devices": find_net_devices(),
             },
             "recorder": {"name": "ftrace", "version": self.request.version},
@@ -636,7 +636,7 @@ class Flight(Windows):
             raws.write_json(dump.building / SAMPLED, sampled)
             labels: dict[str, object] = {}
             if self._labels is not None:
-                labels["labels"] = self._labels.save(dump.raw / LABELS, begin)
+                labels["labels"] = self._labels.save(dump.raw / raws.LABELS, begin)
             dump.start(
                 {
                     "begin": begin,

@@ -12,10 +12,15 @@ from critpath.errors import CritpathError
 from critpath_record.ftrace import raw as raws
 from critpath_record.ftrace import tracefs
 from critpath_record.ftrace.drain import Drain
-from critpath_record.ftrace.gate import split_name
 from critpath_record.ftrace.marks import PREFIX, remove_place, session_of, sessions_with_places
 from critpath_record.ftrace.raw import LAYERS
-from critpath_record.ftrace.tracefs import NAMES_OPTION, Instance, restore_names, scan_threads
+from critpath_record.ftrace.tracefs import (
+    NAMES_OPTION,
+    Instance,
+    restore_names,
+    scan_threads,
+    split_name,
+)
 from critpath_record.identity import is_dead_session
 from critpath_record.recorder import Leftover
 from critpath_record.registry import find_changes, forget_change, read_entries

@@ -20,13 +20,12 @@ import uuid
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeVar
 
 from critpath.errors import CritpathError
-from critpath.model import CpuLoss, Gap
+from critpath.model import CpuLoss, Gap, StreamFacts
 from critpath.units import plural
 from critpath_record.budget.gaps import BASE, JOURNAL, is_under_budget, last_time, read_journal
 from critpath_record.ctf.beside import gap_classes, label_class, pack_gaps, pack_labels
@@ -48,6 +47,7 @@ from critpath_record.ftrace.formats import (
 )
 from critpath_record.ftrace.hands import BEAT, find_missing_beats
 from critpath_record.ftrace.raw import (
+    LABELS,
     LAYERS,
     MARKER_EVENT,
     MARKS,
@@ -55,8 +55,6 @@ from critpath_record.ftrace.raw import (
     read_raw,
     read_stats,
 )
-from critpath_record.ftrace.received import FILE as LABELS
-from critpath_record.ftrace.received import read_labels
 
 # Of uuid5: a trace's identity follows from its session, so that converting twice gives
 # the same bytes.
@@ -86,6 +84,7 @@ class ConversionResult:
     marks: int = -1  # marks of executions' begins and ends; -1 where the pages are too many to look
     tasks: int = -1  # marks with tasks that runtimes ran, as far as these are looked for
     gaps: tuple[Gap, ...] = ()  # when the tracer was kept from recording
+    streams: tuple[StreamFacts, ...] = ()  # what was written
 
 
 @dataclass(frozen=True)
@@ -208,8 +207,8 @@ class _Conversion:
             for arguments in (_current_arguments(current, self.events.switch), _NONE)
         )
 
-    def write(self, directory: Path) -> ConversionResult:
-        """Write the trace into an empty directory."""
+    def write(self, directory: Path, below: str) -> ConversionResult:
+        """Write the trace into an empty directory, which is to be at a place below another."""
         raw = self.raw
         size = sum(_size(raw.directory / f"cpu{cpu}") for cpu in raw.cpus)
         self._report(
@@ -250,6 +249,8 @@ class _Conversion:
         # Streams are numbered: those of the cpus, the statedump, marks, labels, layers and gaps.
         after = 2 * len(raw.cpus) + 1
         if self.labels in self.classes:
+            from critpath_record.ftrace.received import read_labels  # noqa: PLC0415 - rare
+
             found = read_labels(raw.directory / LABELS)
             packets = pack_labels(writer, self.labels.id, found, (raw.begin, end))
             events += writer.write_stream("labels_0", after, packets)
@@ -277,6 +278,7 @@ class _Conversion:
             marks=marks,
             tasks=tasks,
             gaps=tuple(self._find_gaps(scanned, end)),
+            streams=writer.survey(below),
         )
 
     def _find_end(self, scanned: Sequence[_CpuScan]) -> int:
@@ -306,6 +308,8 @@ class _Conversion:
 
     def _each(self, work: Callable[[int], _T]) -> list[_T]:
         """Do `work` for every CPU, as many at once as may run here."""
+        from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - not for little
+
         most = max(1, min(len(self.raw.cpus), len(os.sched_getaffinity(0))))
         with ThreadPoolExecutor(most) as threads:
             try:
@@ -407,11 +411,13 @@ class _Conversion:
             memoryview(data) as view,
             (writer.place / name).open("wb", buffering=0) as stream,
         ):
-            return decoder.write(
+            events = decoder.write(
                 *(view, stream.fileno(), header, cpu, span, scanned.loss.places),
                 memoryview(beside),
                 mapped=len(view) > 0,
             )
+        writer.events[name] = events
+        return events
 
 
 _NONE: Final = (-1, -1, -1)
@@ -525,7 +531,7 @@ def convert(raw: Path, trace: Path, report: Callable[[str], None]) -> Conversion
         with staged_directory(trace) as directory:
             kernel = directory / "kernel"
             kernel.mkdir(mode=0o700)
-            return conversion.write(kernel)
+            return conversion.write(kernel, f"{trace.name}/{kernel.name}")
     except OSError as error:
         raise CritpathError(
             f"{error.filename or trace}: {error.strerror}",

@@ -20,9 +20,7 @@ from critpath_record.budget.gaps import BASE
 from critpath_record.ftrace.drain import Drain, online_cpus
 from critpath_record.ftrace.events import abbreviate_groups
 from critpath_record.ftrace.preflight import CLOCK
-from critpath_record.ftrace.tracefs import Instance
-
-PREFIX: Final = "critpath-layer-"  # of instances; then the layer, a dot and the session's name
+from critpath_record.ftrace.tracefs import LAYER, Instance
 
 _ALWAYS: Final = frozenset(
     {
@@ -64,15 +62,7 @@ def lasts(events: Iterable[str]) -> bool:
 
 def instance_name(layer: str, session: str) -> str:
     """Return the name of a layer's instance."""
-    return f"{PREFIX}{layer}.{session}"
-
-
-def split_name(instance: str) -> tuple[str, str]:
-    """Return layer and session of an instance by its name; no layer for another kind."""
-    if not instance.startswith(PREFIX):
-        return "", instance
-    layer, _, session = instance.removeprefix(PREFIX).partition(".")
-    return layer, session
+    return f"{LAYER}{layer}.{session}"
 
 
 class Layer:

@@ -45,7 +45,6 @@ from critpath_record.source import Source, Taken
 # A row of the file: when (ns), the socket's address in the kernel, who received, how many
 # bytes, trace id (zeros: none); a stream of HTTP/2, flags and bytes of its frames; label.
 ROW: Final = struct.Struct(f"<QQII16sIII{LABEL}s")
-FILE: Final = "labels"
 
 if TYPE_CHECKING:
     from critpath_record.ftrace.decrypted import Decrypted

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from critpath import __version__
 from critpath.errors import CritpathError, UsageError
@@ -23,8 +23,7 @@ from critpath.schema.ways import SOCKETS, way_of_requests
 from critpath_marks.channels import DESCRIPTOR, MARKER
 from critpath_marks.gate import GATE
 from critpath_record.budget.gaps import FILE as GAPS
-from critpath_record.budget.gaps import SELECTED, finish_gaps, is_under_budget
-from critpath_record.budget.recording import BudgetRecording, UnderBudget, read_summary
+from critpath_record.budget.gaps import SELECTED, finish_gaps, is_under_budget, read_summary
 from critpath_record.ftrace import raw as raws
 from critpath_record.ftrace import tracefs
 from critpath_record.ftrace.cleanup import has_unsaved_pages
@@ -40,7 +39,6 @@ from critpath_record.ftrace.events import (
     lttng_name,
     select_events,
 )
-from critpath_record.ftrace.gate import Layer, make_layers
 from critpath_record.ftrace.hands import Pulse, Watch
 from critpath_record.ftrace.marks import EVERYBODY, UserMarks
 from critpath_record.ftrace.preflight import (
@@ -49,16 +47,19 @@ from critpath_record.ftrace.preflight import (
     find_needs,
     offered_way,
 )
-from critpath_record.ftrace.received import FILE as LABELS
-from critpath_record.ftrace.received import NO_SOCKETS, ReceivedLabels
 from critpath_record.ftrace.tracefs import Instance, TracingWatchdog, scan_threads
 from critpath_record.manifests import sample_clock
 from critpath_record.proc import list_pids, read_text
 from critpath_record.profiles import profile_events, profile_label
 from critpath_record.recorder import TRACE, RecorderSettings, UnfinishedError
+from critpath_record.registry import once_a_boot
 from critpath_record.sockets import scan_open
-from critpath_record.source import Count, Source, Taken
-from critpath_record.tasks import NOBODY
+from critpath_record.source import Count, Source, Taken, UnderBudget
+
+if TYPE_CHECKING:
+    from critpath_record.budget.recording import BudgetRecording
+    from critpath_record.ftrace.gate import Layer
+    from critpath_record.ftrace.received import ReceivedLabels
 
 __all__ = ["FtraceRecorder", "find_needs", "finish_killed", "offered_way", "open_recorder"]
 
@@ -164,6 +165,8 @@ class FtraceRecorder(UnderBudget, Source):
             converted = convert(self._raw, self._settings.write_directory / TRACE, report)
         warnings = [*self._warnings, *converted.warnings]
         if self._settings.tasks and not converted.tasks:
+            from critpath_record.tasks import NOBODY  # noqa: PLC0415 - only if asked
+
             warnings.append(NOBODY)
         if failure is not None:
             warnings.insert(0, f"{failure.what} ({failure.do})")
@@ -176,6 +179,7 @@ class FtraceRecorder(UnderBudget, Source):
         )
         return Taken(
             *(converted.loss, facts, tuple(warnings), release),
+            streams=converted.streams,
             **result_of_gaps(self._raw, self._settings.write_directory, converted),
         )
 
@@ -264,6 +268,11 @@ class FtraceRecorder(UnderBudget, Source):
         asked = self._settings.labels_from
         if not asked:
             return
+        from critpath_record.ftrace.received import (  # noqa: PLC0415 - only if asked
+            NO_SOCKETS,
+            ReceivedLabels,
+        )
+
         if way_of_requests(lttng_name(*e.split("/")) for e in self._selection.events) != SOCKETS:
             raise CritpathError(*NO_SOCKETS)
         headers, tls = (word in asked.split(",") for word in ("traceparent", "tls"))
@@ -272,7 +281,7 @@ class FtraceRecorder(UnderBudget, Source):
             from critpath_record.ftrace.decrypted import Decrypted  # noqa: PLC0415 - only if asked
 
             decrypted = Decrypted(headers=headers)
-        self._labels = ReceivedLabels(self._raw / LABELS, headers=headers, decrypted=decrypted)
+        self._labels = ReceivedLabels(self._raw / raws.LABELS, headers=headers, decrypted=decrypted)
         self._description["labels"] = {"from": asked}
 
     def _end_labels(self) -> None:
@@ -303,6 +312,9 @@ class FtraceRecorder(UnderBudget, Source):
         settings = self._settings
         if settings.budget is None:
             return events
+        from critpath_record.budget.recording import BudgetRecording  # noqa: PLC0415 - only if asked
+        from critpath_record.ftrace.gate import make_layers  # noqa: PLC0415 - as above
+
         self._budget = budget = BudgetRecording(
             *(settings.session, settings.budget, self._raw),
             runs=settings.runs,
@@ -356,7 +368,7 @@ class FtraceRecorder(UnderBudget, Source):
                 "name": host.nodename,
                 "kernel": host.release,
                 "machine": host.machine,
-                "timer_functions": find_timer_functions(),
+                "timer_functions": once_a_boot("timer_functions", find_timer_functions),
                 "net_devices": find_net_devices(),
             },
             "recorder": {"name": "ftrace", "version": __version__},
@@ -601,6 +613,7 @@ def finish_killed(directory: Path, report: Callable[[str], None]) -> Taken | Non
         release=partial(raws.discard_raw, directory),
         begin=int(description["begin"]),
         end=converted.end,
+        streams=converted.streams,
     )
 
 

@@ -26,6 +26,8 @@ MOUNT_COMMAND: Final = f"mount -t tracefs nodev {MOUNT_POINT}"
 
 NAMES_OPTION: Final = "options/record-cmd"
 
+LAYER: Final = "critpath-layer-"  # of a layer's instance; then its name, a dot and the session's
+
 _MOUNTS: Final = Path("/proc/self/mounts")
 _BUSY_TRIES, _BUSY_PAUSE = 20, 0.05  # a file of the instance that is just being closed
 
@@ -280,6 +282,14 @@ class Instance:
             raise _refusal(f"write {value!r} to", self.path / name, error) from None
         finally:
             os.close(descriptor)
+
+
+def split_name(instance: str) -> tuple[str, str]:
+    """Return layer and session of an instance by its name; no layer for another kind."""
+    if not instance.startswith(LAYER):
+        return "", instance
+    layer, _, session = instance.removeprefix(LAYER).partition(".")
+    return layer, session
 
 
 # Waits in the instance's directory for a line, or for the end of the process that writes it.

@@ -33,9 +33,10 @@ from critpath_record.budget.gaps import (
     finish_gaps,
     is_under_budget,
     last_time,
+    read_summary,
 )
 from critpath_record.budget.gaps import FILE as GAPS
-from critpath_record.budget.recording import BudgetRecording, UnderBudget, read_summary
+from critpath_record.budget.recording import BudgetRecording
 from critpath_record.ctf.statedump import write_sockets
 from critpath_record.dirfd import path_for_children
 from critpath_record.ftrace import raw as raws
@@ -65,7 +66,7 @@ from critpath_record.manifests import read_manifest
 from critpath_record.profiles import WITHOUT, parse_profile, read_instruction, refuse_profile
 from critpath_record.recorder import TRACE, UnfinishedError
 from critpath_record.sockets import scan_open
-from critpath_record.source import Source, Taken
+from critpath_record.source import Source, Taken, UnderBudget
 
 if TYPE_CHECKING:
     from critpath_record.budget.control import Budget

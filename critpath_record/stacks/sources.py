@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final, TypedDict, cast
 
 from critpath.errors import UsageError
 from critpath_marks.sessions import pid_namespace
-from critpath_record.counts.groups import every_process, find_group
 from critpath_record.recorder import Requirement
 
 if TYPE_CHECKING:
@@ -78,6 +77,8 @@ def find_scope(name: str, container: int, *, command: bool) -> Scope:
         raise UsageError("--scope command without a command", "--scope machine, or a control group")
     if name == "machine" or not (name or container):
         return {"machine": True}
+    from critpath_record.counts.groups import every_process, find_group  # noqa: PLC0415 - rare
+
     every = [*every_process()]
     if name:
         group = find_group(name).name

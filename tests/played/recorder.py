@@ -200,6 +200,8 @@ def install(plan: Plan, replace: Setter = setattr) -> None:
         of = sys.modules.get(f"critpath_record.{place}")
         if hasattr(of, "RECORDERS"):
             replace(of, "RECORDERS", found)
+        if hasattr(of, "NEEDS"):
+            replace(of, "NEEDS", found)
         if hasattr(of, "LEFTOVERS"):
             replace(of, "LEFTOVERS", ())
     _refuse(plan, replace)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from critpath.commands import record as verb
-from critpath_record import cleanup, recovery, registry, session, signals
+from critpath_record import cleanup, recovery, registry, scripts, session, signals, sockets
 from critpath_record.group_names import GroupNames
 from critpath_record.identity import INITIAL_PID_NAMESPACE
 from tests.played.processes import STAYS, Clock, PlayedProcess, World
@@ -115,10 +115,10 @@ class PlayedSession:
         for name in ("Limits", "Machine"):
             patch.setattr(session, name, NothingWatched)
         patch.setattr(session, "GroupNames", lambda: GroupNames(self.machine))
-        patch.setattr(session, "ScriptWatch", NoScripts)
+        patch.setattr(scripts, "ScriptWatch", NoScripts)
         patch.setattr(session, "MarkRequests", no_requests)
         patch.setattr(session, "name_disks", dict)
-        patch.setattr(session, "find_servers", lambda: self.servers)
+        patch.setattr(sockets, "find_servers", lambda: self.servers)
         patch.setattr("os.getloadavg", lambda: (self.load, 0.0, 0.0))
         patch.setattr(session, "make_probes", dict)
         assert recovery.RECORDERS  # imported, so that the fakes are put there, too

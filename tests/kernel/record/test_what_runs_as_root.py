@@ -84,7 +84,7 @@ def test_what_is_loaded_is_listed(audit, request):
     """No file is loaded that docs/security.md does not name, and none is named in vain."""
     way, listed = request.node.callspec.params["audit"], listed_files()
     named = set().union(*listed.values())
-    packages = {name.rpartition(".")[0] for name in named} | {"critpath.read", "critpath.schema"}
+    packages = {name.rpartition(".")[0] for name in named} | {"critpath.schema"}
     ours = re.compile(r"critpath(_record)?\.")
     loaded = {event[1] for event in audit if event[0] == "loaded" and ours.match(event[1])}
     beside = {"critpath.commands.doctor", "critpath.commands.sources", "critpath.report"}
@@ -99,8 +99,6 @@ def test_what_is_imported(audit, request):
     """A list by parts: what is not here cannot be attacked while critpath is root."""
     names = {event[1] for event in audit if event[0] == "import"}
     ours = {n.split(".")[1] for n in names if n.startswith("critpath.")}
-    # When the trace is written its packets are counted for the manifest, with numpy.
-    counting = set() if "[doctor" in request.node.name else {"read"}
     assert ours <= {
         "_cyutility",
         "commands",
@@ -109,20 +107,16 @@ def test_what_is_imported(audit, request):
         "extras",
         "model",
         "schema",
-        "stats",
         "units",
         "untrusted",
-        *counting,
     }
-    # What a budget's account compares, and nothing of what judges.
-    assert {n for n in names if n.startswith("critpath.stats.")} <= {"critpath.stats.medians"}
     foreign = (
         {n.split(".")[0] for n in names}
         - sys.stdlib_module_names
         - {"critpath", "critpath_marks", "critpath_record"}
     )
     # Python's own `copy` looks whether it runs in Java; doctor's answer is a table.
-    assert foreign <= {"org", "numpy" if counting else "rich"}
+    assert foreign <= {"org", "rich"} if "[doctor" in request.node.name else {"org"}
 
 
 def test_what_is_written(audit):

@@ -34,7 +34,8 @@ from critpath_record.budget.gaps import (
 from critpath_record.budget.natural import Neighbours, pool_kinds
 from critpath_record.budget.selection import Kinds, check_runs, check_span
 from critpath_record.flight.dumps import dump_request
-from critpath_record.ftrace.gate import instance_name, split_layers, split_name
+from critpath_record.ftrace.gate import instance_name, split_layers
+from critpath_record.ftrace.tracefs import split_name
 from critpath_record.manifests import initial_manifest, write_manifest
 from critpath_record.recovery import finish_recording
 

@@ -18,6 +18,7 @@ import pytest
 
 from critpath.errors import CritpathError
 from critpath.model import CpuLoss, EventRequest, Kind
+from critpath.read.streams import survey_streams
 from critpath.read.traces import read_events
 from critpath_record.ftrace import _pages
 from critpath_record.ftrace import convert as module
@@ -295,9 +296,15 @@ def test_hostile_text_stays_text(raw, rows, tmp_path):
     assert "x" not in events.environment[0].saved()
 
 
+def test_streams_are_known_without_reading_them(raw, tmp_path):
+    """What a manifest says of them is what a reader counts."""
+    assert convert(raw, tmp_path / "trace", quiet).streams == survey_streams(tmp_path)
+
+
 def test_converted_is_plain_data():
     assert {f.name for f in dataclasses.fields(module.ConversionResult)} == {
-        *("events", "recorded", "names", "loss", "warnings", "end", "marks", "tasks", "gaps")
+        *("events", "recorded", "names", "loss", "warnings", "end", "marks", "tasks", "gaps"),
+        "streams",
     }
 
 
