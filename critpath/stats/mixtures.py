@@ -14,6 +14,7 @@ exactly of this form, and the more values there are the surer that would show.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 
 import numpy as np
@@ -112,15 +113,20 @@ def _weigh(
     posterior = mine / (mine + (1 - shares[share])[:, None] * usual[pace])
     middle, spread = posterior @ many, np.sqrt((posterior * (1 - posterior)) @ many)
     m = int(many.sum())
-    below = np.arange(m)[:, None] + 0.5
-    distance = _LOGISTIC * (middle - below) / (spread + _SURE)
-    at_most = 1 / (1 + np.exp(np.clip(distance, -_FARTHEST, _FARTHEST)))
-    sums = np.append(at_most @ weight + of_none, 1.0)
+
+    def at_most(number: int) -> float:
+        """Return the probability of no more than that; of each number would be gigabytes."""
+        if number >= m:
+            return 1.0
+        distance = _LOGISTIC * (middle - (number + 0.5)) / (spread + _SURE)
+        below = 1 / (1 + np.exp(np.clip(distance, -_FARTHEST, _FARTHEST)))
+        return float(below @ weight) + of_none
+
     each = np.round(weight @ posterior + every.sum(), 6)[place]
     found = int((each > 0.5).sum())  # technical: likelier than not
-    if sums[found] - (sums[found - 1] if found else 0.0) >= MIXTURE.sure_count:
+    if at_most(found) - (at_most(found - 1) if found else 0.0) >= MIXTURE.sure_count:
         return each, found, found
-    low, high = (int(np.searchsorted(sums, end)) for end in MIXTURE.interval)
+    low, high = (bisect_left(range(m + 1), end, key=at_most) for end in MIXTURE.interval)
     return each, min(low, found), min(max(high, found), m)
 
 
