@@ -790,27 +790,64 @@ class PackedPaths:
         first = np.empty(int(kind.max(initial=-1)) + 1, np.int64)
         first[kind[::-1]] = np.arange(len(kind))[::-1]
         self._of_kind = {name: columns.pop(name)[first] for name in few}
-        self._kind = _narrow(kind)
+        self._kind, self._rows = _narrow(kind), len(paths.begin)
         self._columns = {name: (column.dtype, _narrow(column)) for name, column in columns.items()}
         kept = (*self._of_kind.values(), *(each for _, each in self._columns.values()))
         self.nbytes = sum(each.nbytes for each in (counts, self._first, self._kind, *kept))
 
     def unpack(self) -> CriticalPaths:
-        """Return the paths as they were."""
+        """Return the paths as they were; each column is made when it is first asked for."""
+        return _UnpackedPaths(self)
+
+    def column(self, name: str) -> Any:
+        """Return a column of the paths but `begin`, or how long segments last."""
+        if name in self._meanings:
+            return self._meanings[name]
+        if name in self._of_kind:
+            return self._of_kind[name][self._kind]
+        if name in self._columns:
+            dtype, column = self._columns[name]
+            one = len(column) == 1
+            return np.full(self._rows, column[0], dtype) if one else column.astype(dtype)
         start = np.concatenate([[0], np.cumsum(self._counts)]).astype(np.int64)
-        rows = int(start[-1])
-        columns: dict[str, Any] = {
-            name: np.full(rows, column[0], dtype) if len(column) == 1 else column.astype(dtype)
-            for name, (dtype, column) in self._columns.items()
-        }
-        columns |= {name: values[self._kind] for name, values in self._of_kind.items()}
-        duration = columns.pop("duration")
-        end = np.cumsum(duration)
-        begins = start[:-1][self._counts > 0]
+        if name == "start":
+            return start
+        duration = self.column("duration")
+        end, begins = np.cumsum(duration), start[:-1][self._counts > 0]
         moved = self._first - end[begins] + duration[begins]
         end += np.repeat(moved, self._counts[self._counts > 0])
-        columns |= self._meanings
-        return CriticalPaths(start=start, begin=end - duration, end=end, **columns)
+        return end
+
+
+class _UnpackedPaths(CriticalPaths):
+    """Paths whose columns are unpacked one by one: who adds up over a set asks for a few."""
+
+    def __init__(self, packed: PackedPaths) -> None:
+        self.__dict__["packed"] = packed
+        self.__dict__.update({name: packed.column(name) for name in _CODES})
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _COLUMNS or "packed" not in self.__dict__:
+            raise AttributeError(name)
+        packed = self.__dict__["packed"]
+        column = self.end - self.duration if name == "begin" else packed.column(name)
+        column.flags.writeable = False
+        self.__dict__[name] = column
+        return column
+
+    @property
+    def duration(self) -> I64:
+        """Duration of every segment (ns)."""
+        found: I64 = self.__dict__["packed"].column("duration")
+        return found
+
+    def resident(self) -> CriticalPaths:
+        """Return the same paths with all columns unpacked."""
+        return CriticalPaths(**{column: getattr(self, column) for column in _COLUMNS})
+
+    def take(self, rows: I64) -> CriticalPaths:
+        """Return some of the paths, unpacked."""
+        return self.resident().take(rows)
 
 
 _TIMES: Final = ("begin", "end")
@@ -863,7 +900,7 @@ def _with_stacks(paths: CriticalPaths, change: Callable[[Stack], Stack]) -> Crit
 
 
 def _load_changed(piece: Piece, change: Callable[[CriticalPaths], CriticalPaths]) -> CriticalPaths:
-    return change(piece.load())
+    return change(piece.load().resident())
 
 
 def join_stored(parts: Sequence[CriticalPaths]) -> CriticalPaths:
