@@ -778,45 +778,7 @@ def subject_workers(workers: Workers, executions: Executions) -> I64:
 
 def find_workers(workers: Workers, host: I64, tid: I64, time: I64) -> I64:
     """Return the life of each thread that a time falls into, -1 where it never appears."""
-    lives = np.flatnonzero((workers.first >= 0) & (workers.idle_cpu < 0))
-    result = np.full(len(tid), -1, np.int64)
-    if not len(lives) or not len(tid):
-        return result
-    of, asked = np.split(
-        _number_threads(
-            np.concatenate([workers.host[lives], host]),
-            np.concatenate([workers.tid[lives], tid]),
-        ),
-        [len(lives)],
-    )
-    order = np.argsort(of, kind="stable")
-    lives, of = lives[order], of[order]
-    first = workers.first[lives]
-    # Lives of one tid follow each other: the last that had begun by the end.  A place
-    # among all begins stands for a time, so that threads and times make one key.
-    places = np.empty(len(lives), np.int64)
-    places[np.argsort(first, kind="stable")] = np.arange(len(lives))
-    keys = of * (len(lives) + 1) + places
-    # In each thread's lives, the first begin from one on: ascending even if they are not.
-    keys = np.minimum.accumulate(keys[::-1])[::-1]
-    begun = np.searchsorted(np.sort(first), time, side="right")
-    found = np.searchsorted(keys, asked * (len(lives) + 1) + begun) - 1
-    # Who asks for a time before all its lives has the first of them.
-    of_thread = np.searchsorted(of, [asked, asked + 1])
-    known = of_thread[0] < of_thread[1]
-    result[known] = lives[np.maximum(found, of_thread[0])[known]]
-    return result
-
-
-def _number_threads(host: I64, tid: I64) -> I64:
-    """Return a number for every row, the same for the same thread."""
-    order = np.lexsort((tid, host))
-    host, tid = host[order], tid[order]
-    other = np.ones(len(order), np.int64)
-    other[1:] = (host[1:] != host[:-1]) | (tid[1:] != tid[:-1])
-    number = np.empty(len(order), np.int64)
-    number[order] = np.cumsum(other)
-    return number
+    return workers.lives.find(host, tid, time)
 
 
 def left_out(subjects: I64, executions: Executions) -> tuple[Note, ...]:

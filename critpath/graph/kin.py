@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
+from enum import IntFlag
 from typing import Final
 
 import numpy as np
 
 from critpath.graph.critical_path import find_workers
-from critpath.model import I64, Events, Kind, PathSet, ReplayedRecording, State, Workers
-from critpath.model.details import NO_DETAIL, Kin
+from critpath.model import I64, Bool, Events, Kind, PathSet, ReplayedRecording, State, Workers
+from critpath.model._lookup import Numbers
+from critpath.model.details import NO_DETAIL, Detail, Kin
 from critpath.model.vectors import name_family, number_codes
 
 Process = tuple[int, int]  # host, process id
@@ -19,81 +20,72 @@ _MOST_ANCESTORS: Final = 64  # technical: process ids that are used again may ma
 
 
 class Kinship:
-    """Tells how a thread is related to another, by what forks and the statedump say.
+    """Tells how threads are related, by what forks and the statedump say.
 
-    Parameters
-    ----------
-    workers : Workers
-    events : Events
-        Their classes and strings.
-    parents : mapping of (int, int) to (int, int)
-        As `ReplayedRecording.parents`.
+    What was found out of two processes is kept: paths of one recording ask again and again.
     """
 
-    def __init__(
-        self, workers: Workers, events: Events, parents: Mapping[Process, Process]
-    ) -> None:
-        self._parents = parents
-        process = _find_processes(workers, events)
-        each, place = np.unique(np.stack([workers.host, process]), axis=1, return_inverse=True)
-        self._processes = [(host, pid) for host, pid in each.T.tolist()]
-        names, name_of = np.unique(workers.name, return_inverse=True)
-        families = [name_family(events.strings[name]) for name in names.tolist()]
+    def __init__(self, replayed: ReplayedRecording) -> None:
+        self._workers, self._parents = replayed.workers, replayed.parents
+        workers, names = replayed.workers, replayed.events.strings
+        process = _find_processes(workers, replayed.events)
+        known = Numbers()
+        place = known.add(workers.host, process)
+        self._processes: list[Process] = [*zip(*known.since(0).tolist(), strict=True)]
+        used, name_of = number_codes(workers.name.astype(np.int64))
+        families = [name_family(names[name]) for name in used.tolist()]
         numbers = {family: number for number, family in enumerate(families)}
         family = np.array([numbers[one] for one in families], np.int64)[name_of]
         # By worker, that of none behind: the process's place, -1 for none; and the name's family.
-        self._place = np.append(np.where(process > 0, place.ravel(), -1), -1)
+        self._place = np.append(np.where(process > 0, place, -1), -1)
         self._family = np.append(family, -1)
         leads = np.flatnonzero((workers.tid == process) & (workers.tid > 0)).tolist()
         self._leader = {self._processes[self._place[row]]: int(family[row]) for row in leads}
+        self._above: dict[Process, tuple[Process, ...]] = {}
+        self._pairs = Numbers()
+        self._ties: I64 = np.zeros(0, np.int64)  # by the number of a pair
+        self._told: dict[tuple[Detail, str], Detail] = {}
 
     def relate_all(self, who: I64, waiter: I64, subject: I64) -> I64:
-        """Return the places in `Kin` of what workers are to others: see `relate`."""
-        many = len(self._processes) + 1
-        alike = self._family[who] == self._family[waiter]
-        codes = alike.astype(np.int64)
-        for workers in (who, waiter, subject):
-            codes = codes * many + self._place[workers] + 1
-        _, first, place = np.unique(codes, return_index=True, return_inverse=True)
-        found = []
-        for row in first.tolist():
-            one, other, of = (self._process_of(int(of[row])) for of in (who, waiter, subject))
-            found.append(self.relate(one, other, of, alike=bool(alike[row])))
-        return np.array([_KINDS.index(one) for one in found], np.int64)[place]
+        """Return the places in `Kin` of what workers are to others that wait, on a third's paths.
 
-    def relate(
-        self, one: Process | None, other: Process | None, first: Process | None, *, alike: bool
-    ) -> Kin:
-        """Return what a process's thread is to another's that waits, on the path of a third's.
-
-        ``alike`` says whether their names are.
+        Parameters
+        ----------
+        who, waiter, subject : int64
+            Workers; -1 where it is not known which.
         """
-        if one is None or other is None:
-            return Kin.UNKNOWN
-        if one == other:
-            return Kin.THREAD
-        above = self._ancestors(one)
-        program = first is not None and (one == first or first in above)
-        if other in above:
-            return Kin.CHILD
-        if one in self._ancestors(other):
-            return Kin.PARENT if program else Kin.STARTER
-        if program:
-            return Kin.PROGRAM
-        if self._are_workers(one, other) or (first and self._are_workers(one, first)):
-            return Kin.SIBLING
-        return Kin.NAMESAKE if alike else Kin.STRANGER
+        one, other, first = (self._place[of] for of in (who, waiter, subject))
+        alike = self._family[who] == self._family[waiter]
+        return _KIN[self._tie(one, other), self._tie(one, first), alike.view(np.uint8)]
 
-    def _process_of(self, worker: int) -> Process | None:
-        place = self._place[worker]
-        return self._processes[place] if place >= 0 else None
+    def _tie(self, one: I64, other: I64) -> I64:
+        """Return what processes are to others, as sums of `_Tie`."""
+        places = self._pairs.add(one, other)
+        if len(self._pairs) > len(self._ties):
+            fresh = self._pairs.since(len(self._ties)).tolist()
+            found = [self._find_tie(*pair) for pair in zip(*fresh, strict=True)]
+            self._ties = np.append(self._ties, np.array(found, np.int64))
+        return self._ties[places]
 
-    def _ancestors(self, process: Process) -> list[Process]:
-        found: list[Process] = []
-        while (parent := self._parents.get(process)) and len(found) < _MOST_ANCESTORS:
-            found.append(parent)
-            process = parent
-        return found
+    def _find_tie(self, one: int, other: int) -> int:
+        if one < 0 or other < 0:
+            return _Tie.UNKNOWN
+        first, second = self._processes[one], self._processes[other]
+        if first == second:
+            return _Tie.SAME
+        above = self._ancestors(first)
+        tie = _Tie.BELOW * (second in above) | _Tie.ABOVE * (first in self._ancestors(second))
+        return tie | _Tie.WORKERS * self._are_workers(first, second)
+
+    def _ancestors(self, process: Process) -> tuple[Process, ...]:
+        if process not in self._above:
+            found: list[Process] = []
+            at = process
+            while (parent := self._parents.get(at)) and len(found) < _MOST_ANCESTORS:
+                found.append(parent)
+                at = parent
+            self._above[process] = tuple(found)
+        return self._above[process]
 
     def _are_workers(self, one: Process, other: Process) -> bool:
         """Tell whether processes are of one parent, and run the program that it runs."""
@@ -103,10 +95,85 @@ class Kinship:
         families = {self._leader.get(process) for process in (parent, one, other)}
         return len(families) == 1 and None not in families
 
+    def tell(self, path_set: PathSet) -> PathSet:
+        """Return paths whose waits for a cpu say how whoever had it is related to who waits.
+
+        What else other threads do says what these are to the execution's own thread.
+        """
+        paths, of, workers = path_set.paths, path_set.executions, self._workers
+        rows, who, path = find_others(path_set)
+        if not len(rows):
+            return path_set
+        mine = paths.state[rows] == State.WAIT_CPU
+        host, end = paths.host[rows], paths.end[rows]
+        subject = find_workers(workers, of.host, of.tid, of.end)[path]
+        waiter = subject.copy()
+        waiter[mine] = find_workers(workers, host[mine], paths.tid[rows[mine]], end[mine])
+        kin = self.relate_all(find_workers(workers, host, who, end), waiter, subject)
+        said, kinds = paths.detail.astype(np.int64), len(paths.details)
+        said[rows] += kinds * np.where(mine | _IS_NAMED[kin], kin, 0)
+        used, place = number_codes(said)
+        table = {NO_DETAIL: 0}
+        codes = []
+        for code in used.tolist():
+            one, kin_of_it = paths.details[code % kinds], _KINDS[code // kinds].value
+            known = self._name(one, kin_of_it) if kin_of_it else one
+            codes.append(table.setdefault(known, len(table)))
+        detail = np.array(codes, np.int32)[place]
+        return replace(path_set, paths=replace(paths, detail=detail, details=tuple(table)))
+
+    def _name(self, of: Detail, kin: str) -> Detail:
+        named = self._told.get((of, kin))
+        if named is None:
+            named = self._told[of, kin] = of._replace(kin=kin)
+        return named
+
+
+class _Tie(IntFlag):
+    """What a process is to another."""
+
+    UNKNOWN = 1  # one of them is
+    SAME = 2
+    BELOW = 4  # the other began it, or what did
+    ABOVE = 8
+    WORKERS = 16  # of one parent, all running one program
+
+
+def _relate(other: int, first: int, *, alike: bool) -> Kin:
+    """Return what a process's thread is to another's that waits, on the path of a third's.
+
+    By its ties to both; ``alike`` says whether the names of the first two are.
+    """
+    if other & _Tie.UNKNOWN:
+        return Kin.UNKNOWN
+    if other & _Tie.SAME:
+        return Kin.THREAD
+    program = bool(first & (_Tie.SAME | _Tie.BELOW))
+    if other & _Tie.BELOW:
+        return Kin.CHILD
+    if other & _Tie.ABOVE:
+        return Kin.PARENT if program else Kin.STARTER
+    if program:
+        return Kin.PROGRAM
+    if (other | first) & _Tie.WORKERS:
+        return Kin.SIBLING
+    return Kin.NAMESAKE if alike else Kin.STRANGER
+
+
+# Places in `Kin`: by the tie to who waits, that to the path's own, whether names are alike.
+_KIN: Final[I64] = np.array(
+    [
+        [[_KINDS.index(_relate(a, b, alike=c)) for c in (False, True)] for b in range(32)]
+        for a in range(32)
+    ],
+    np.int64,
+)
+
 
 # Relations that are named for threads that are waited for; without one, a reader takes the
 # thread for the waiting one itself, or for a stranger.
 _NAMED: Final = frozenset({Kin.THREAD, Kin.CHILD, Kin.SIBLING, Kin.NAMESAKE})
+_IS_NAMED: Final[Bool] = np.array([one in _NAMED for one in _KINDS], np.bool_)
 
 
 def find_others(path_set: PathSet) -> tuple[I64, I64, I64]:
@@ -123,38 +190,6 @@ def find_others(path_set: PathSet) -> tuple[I64, I64, I64]:
     theirs &= paths.tid > 0
     rows = np.flatnonzero((waits & (peers >= 0)) | theirs)
     return rows, np.where(waits, peers, paths.tid)[rows], path[rows]
-
-
-def tell_kin(path_set: PathSet, replayed: ReplayedRecording) -> PathSet:
-    """Return paths whose waits for a cpu say how whoever had it is related to the waiting thread.
-
-    What else other threads do says what these are to the execution's own thread.
-    """
-    paths, of, workers = path_set.paths, path_set.executions, replayed.workers
-    rows, who, path = find_others(path_set)
-    if not len(rows):
-        return path_set
-    waits = paths.state == State.WAIT_CPU
-    host, end = paths.host[rows], paths.end[rows]
-    subject = find_workers(workers, of.host, of.tid, of.end)[path]
-    waiter = subject.copy()
-    mine = waits[rows]
-    waiter[mine] = find_workers(workers, host[mine], paths.tid[rows][mine], end[mine])
-    threads = find_workers(workers, host, who, end), waiter, subject
-    kin = Kinship(workers, replayed.events, replayed.parents).relate_all(*threads)
-    named = np.array([one in _NAMED for one in _KINDS], np.bool_)
-    said, kinds = paths.detail.astype(np.int64), len(paths.details)
-    said[rows] += kinds * np.where(waits[rows] | named[kin], kin, 0)
-
-    used, place = number_codes(said)
-    table = {NO_DETAIL: 0}
-    codes = []
-    for code in used.tolist():
-        one, kin_of_it = paths.details[code % kinds], _KINDS[code // kinds].value
-        known = one._replace(kin=kin_of_it) if kin_of_it else one
-        codes.append(table.setdefault(known, len(table)))
-    detail = np.array(codes, np.int32)[place]
-    return replace(path_set, paths=replace(paths, detail=detail, details=tuple(table)))
 
 
 def _find_processes(workers: Workers, events: Events) -> I64:

@@ -16,7 +16,7 @@ from critpath.graph.critical_path import (
     find_lifetimes,
     take_executions,
 )
-from critpath.graph.kin import tell_kin, tell_places
+from critpath.graph.kin import Kinship, tell_places
 from critpath.graph.resources import explain_waits
 from critpath.graph.stacks import add_stacks
 from critpath.model import (
@@ -50,6 +50,7 @@ def walk_paths(
         counted = Environment(stacks=sum(map(len, stacks)))
         events = replace(replayed.events, environment=(*replayed.events.environment, counted))
         replayed = replace(replayed, events=events)
+    kinship = Kinship(replayed)
     for paths in extract_paths(
         replayed,
         executions,
@@ -61,7 +62,7 @@ def walk_paths(
         pieces=pieces,
     ):
         longest = int(np.diff(paths.paths.start).max(initial=0))
-        explained = tell_places(tell_kin(paths, replayed), replayed)
+        explained = tell_places(kinship.tell(paths), replayed)
         explained = _explain_waits(explained, replayed, recording)
         if replayed.functions is not None:
             explained = name_functions(explained, replayed.functions, *recording.functions)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
+from critpath.model._lookup import Numbers, last_begun
 from critpath.model.clocks import Messages
 from critpath.model.containers import Places
 from critpath.model.requests import Collected
@@ -37,6 +40,40 @@ class Workers(FlatTable):
     parent: I64 = field(metadata=col("worker that created it", least=0))
     born: I64 = field(metadata=col("when it was created", "born_ns", least=0))
     idle_cpu: I32 = field(metadata=col("the cpu of an idle thread", least=0))
+
+    @cached_property
+    def lives(self) -> Lives:
+        """Which worker a thread id was when."""
+        return Lives(self)
+
+
+class Lives:
+    """Finds the life of a thread id that a time falls into."""
+
+    def __init__(self, workers: Workers) -> None:
+        rows = np.flatnonzero((workers.first >= 0) & (workers.idle_cpu < 0))
+        self._threads = Numbers()
+        of = self._threads.add(workers.host[rows], workers.tid[rows])
+        order = np.argsort(of, kind="stable")
+        self._rows, first = rows[order], workers.first[rows[order]]
+        self._start = np.searchsorted(of[order], np.arange(len(self._threads) + 1))
+        # Lives of one tid follow each other: the last that had begun by a time is meant.  Begins
+        # are made to ascend where they do not.
+        for low, high in pairwise(self._start.tolist()):
+            if high - low > 1:
+                first[low:high] = np.minimum.accumulate(first[low:high][::-1])[::-1]
+        self._first = first
+
+    def find(self, host: I64, tid: I64, time: I64) -> I64:
+        """Return the worker of each thread at a time, -1 where it never appears.
+
+        Who asks for a time before all lives of a thread has the first of them.
+        """
+        if not len(self._rows):
+            return np.full(len(tid), -1, np.int64)
+        of = self._threads.find(host, tid)
+        found = last_begun(of, self._start, self._first, time)
+        return np.where(found >= 0, self._rows[found], -1)
 
 
 def freeze_rows(table: Timelines | Block, workers: int = -1, processors: int = -1) -> None:

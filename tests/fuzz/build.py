@@ -32,6 +32,7 @@ MODULES: Final = (
     "read/_scan",
     "timeline/_missing",
     "timeline/_replay",
+    "model/_lookup",
     "model/_packing",
     "graph/_processors",
     "graph/_walk",

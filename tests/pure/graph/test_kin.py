@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "timeline"))
 from building import build
 
 from critpath.graph.execution_graph import critical_paths
-from critpath.graph.kin import tell_kin
+from critpath.graph.kin import Kinship
 from critpath.model import BlockList, Executions, Kind, PathSet, ReplayedRecording, State
 from critpath.model.details import NO_DETAIL, Detail, Kin, is_of_program, name_detail
 from critpath.timeline.replay import replay
@@ -37,7 +37,7 @@ def told_kin(rows, waiter, subject):
         *(0, (), (), ()),
         parents=read_parents(events),
     )
-    return tell_kin(made, replayed).paths
+    return Kinship(replayed).tell(made).paths
 
 
 def kin_of(*known, waiter=WAITER, subject=WAITER, rival=RIVAL):
