@@ -529,7 +529,8 @@ def extract_file(
         items = list(_resolve_sources(sources, settings.interrupts, progress or (lambda _: None)))
         stacks = any(map(_has_stacks, items))
         found = _extract_items(items, settings, jobs, progress, parts)
-        with store.PathsWriter(stream, stacks=stacks) as writer, closing(found):
+        aside = jobs != 1 and not settings.max_memory and engines.usable_cores() > 1
+        with store.PathsWriter(stream, stacks=stacks, aside=aside) as writer, closing(found):
             for part in found:
                 for number, paths in enumerate(part):
                     writer.write(paths, more=number > 0)
@@ -790,8 +791,9 @@ def _write_part(task: _Task, progress: Progress | None = None) -> _Written:
         if task.here
         else _stream_sets(task, progress)
     )
+    aside = task.settings.ahead and not task.settings.max_memory
     with read.decide_hosts(task.hosts):
-        part = store.Dataset(task.directory).write_part(task.number, sets)
+        part = store.Dataset(task.directory).write_part(task.number, sets, aside=aside)
     return _Written(task.number, part, __version__)
 
 

@@ -66,8 +66,8 @@ class Dataset:
 
     directory: Path
 
-    def write_part(self, number: int, sets: Iterable[PathSet]) -> Part:
-        """Write a part of a dataset, whole or not at all.
+    def write_part(self, number: int, sets: Iterable[PathSet], *, aside: bool = False) -> Part:
+        """Write a part of a dataset, whole or not at all; `aside` as `PathsWriter` has it.
 
         It does not matter how often, or from where, a part is written: the last one that is
         finished has the name, and all are equal.
@@ -77,7 +77,7 @@ class Dataset:
         recordings: tuple[str, ...] = ()
         # What a killed worker left is for `seal`, which looks through the directory once.
         with atomic(file, sweep=False) as stream:
-            with PathsWriter(stream) as writer:
+            with PathsWriter(stream, aside=aside) as writer:
                 for index, paths in enumerate(sets):
                     writer.write(paths, more=index > 0)
                     recordings = paths.sources

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -27,7 +28,7 @@ from critpath.model import (
     join_facts,
     join_paths,
 )
-from critpath.model.details import DETAIL_NUMBERS, DETAIL_TEXTS
+from critpath.model.details import DETAIL_NUMBERS, DETAIL_TEXTS, Detail
 from critpath.model.requests import FACT_NUMBERS, FACT_TEXTS
 from critpath.model.stacks import word_stack
 from critpath.model.vectors import number_codes
@@ -64,6 +65,8 @@ class PathsWriter:
         The file; use the writer as a context, whose end makes it whole.
     stacks : bool
         Some set will have stacks, though the first may have none.
+    aside : bool
+        Another thread makes the row groups, one at a time, while the next paths are found.
 
     Attributes
     ----------
@@ -71,7 +74,7 @@ class PathsWriter:
         Written so far.
     """
 
-    def __init__(self, stream: IO[bytes], *, stacks: bool = False) -> None:
+    def __init__(self, stream: IO[bytes], *, stacks: bool = False, aside: bool = False) -> None:
         require("writing paths as Parquet", "parquet")
         self._stream, self._stacks = stream, stacks
         self._parquet: pq.ParquetWriter | None = None
@@ -85,6 +88,8 @@ class PathsWriter:
         self._rest: PathSet | None = None
         self.segments = 0
         self._time = 0
+        self._thread = ThreadPoolExecutor(1, "critpath-writer") if aside else None
+        self._begun: Future[None] | None = None
 
     def _open(self, *, requests: bool) -> pq.ParquetWriter:
         """Return what writes rows; the first ones say what more is known: of requests, of code."""
@@ -111,11 +116,16 @@ class PathsWriter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if kind is None:
-            self._flush()
-            self._open(requests=False).add_key_value_metadata({KEY: self._metadata()})
-        if self._parquet is not None:
-            self._parquet.close()
+        try:
+            if kind is None:
+                self._flush()
+                self._wait()
+                self._open(requests=False).add_key_value_metadata({KEY: self._metadata()})
+        finally:
+            if self._thread is not None:
+                self._thread.shutdown()  # what it has begun uses the file
+            if self._parquet is not None:
+                self._parquet.close()
 
     @staticmethod
     def settle() -> None:
@@ -165,7 +175,7 @@ class PathsWriter:
                 first = self._fill(self._rest, chunk)
             *full, last = _groups(chunk.paths.start, first) or [slice(0, 0)]
             for rows in full:
-                self._write(chunk, rows)
+                self._begin(chunk, rows)
             if first < len(chunk) or self._rest is None:
                 whole = len(chunk) == last.stop - last.start
                 self._rest = chunk if whole else chunk.take(np.arange(last.start, last.stop))
@@ -178,16 +188,30 @@ class PathsWriter:
         if first:
             self._rest = rest = _join_sets(rest, chunk.take(np.arange(first)))
         if first < len(chunk):
-            self._write(rest, slice(0, len(rest)))
+            self._begin(rest, slice(0, len(rest)))
             self._rest = None
         return first
 
     def _flush(self) -> None:
         if self._rest is not None and len(self._rest):
-            self._write(self._rest, slice(0, len(self._rest)))
+            self._begin(self._rest, slice(0, len(self._rest)))
         self._rest = None
 
-    def _write(self, chunk: PathSet, rows: slice) -> None:
+    def _begin(self, chunk: PathSet, rows: slice) -> None:
+        """Write a row group, now or by the thread."""
+        if self._thread is None:
+            self._write(chunk, rows, self._base)
+            return
+        self._wait()
+        self._begun = self._thread.submit(self._write, chunk, rows, self._base)
+
+    def _wait(self) -> None:
+        """Wait for the row group that was begun; raise what kept it from being written."""
+        begun, self._begun = self._begun, None
+        if begun is not None:
+            begun.result()
+
+    def _write(self, chunk: PathSet, rows: slice, base: int) -> None:
         stacked = chunk.has_stacks
         if self._parquet is None:
             self._stacks |= stacked
@@ -195,7 +219,7 @@ class PathsWriter:
             raise ValueError("stacks in a file without")
         several = any(about.clocks is not None for about in chunk.environment)
         parquet = self._open(requests=several or chunk.executions.requests is not None)
-        table = _table(chunk, rows, self._base, parquet.schema, self._strings)
+        table = _table(chunk, rows, base, parquet.schema, self._strings)
         parquet.write_table(table, row_group_size=len(table))
 
     def _add(self, paths: PathSet) -> None:
@@ -323,24 +347,34 @@ def _segments(
     start = paths.start[rows.start : rows.stop + 1]
     within = slice(int(start[0]), int(start[-1]))
 
-    def words(
-        codes: I64 | I32 | U8, texts: tuple[Any, ...], word: Callable[[Any], str] = str
-    ) -> pa.Array:
+    def words(codes: I64 | I32 | U8, used: I64, named: Sequence[str], known: set[str]) -> pa.Array:
+        """Return texts by codes: what those that are used are named, which becomes known."""
         # In order of text: bytes must not depend on how words are numbered.
-        present = np.zeros(len(texts), np.bool_)
-        present[codes] = True
-        used = np.flatnonzero(present)
-        named = [word(texts[code]) for code in used.tolist()]
         if not "".join(named).isascii():
             named = [*map(utf8, named)]
         distinct = sorted(set(named))
-        place = {text: i for i, text in enumerate(distinct)}
-        table = np.zeros(len(texts), np.int32)
-        table[used] = [place[text] for text in named]
-        if texts is not STATES:
-            strings.update(distinct)
-        indices = of_numbers(table[codes], pa.int32())
-        return pa.DictionaryArray.from_arrays(indices, of_texts(distinct))
+        known.update(distinct)
+        if len(distinct) == 1:  # most of what qualifies states
+            indices = np.zeros(len(codes), np.int32)
+        else:
+            place = {text: i for i, text in enumerate(distinct)}
+            table = np.zeros(int(used[-1:].sum()) + 1, np.int32)
+            table[used] = [place[text] for text in named]
+            indices = table[codes]
+        of = of_numbers(indices, pa.int32())
+        return pa.DictionaryArray.from_arrays(of, of_texts(distinct), safe=False)
+
+    def find_used(codes: I64 | I32 | U8, count: int) -> I64:
+        present = np.zeros(count, np.bool_)
+        present[codes] = True
+        return np.flatnonzero(present)
+
+    def words_of(
+        codes: I64 | I32 | U8, texts: tuple[Any, ...], word: Callable[[Any], str] = str
+    ) -> pa.Array:
+        used = find_used(codes, len(texts))
+        named = [word(texts[code]) for code in used.tolist()]
+        return words(codes, used, named, set() if texts is STATES else strings)
 
     def list_of(name: str, bounds: I64, columns: Sequence[pa.Array]) -> pa.ListArray:
         kind = schema.field(name).type
@@ -351,19 +385,20 @@ def _segments(
     elements = schema.field(SEGMENTS).type.value_type
     stacks = (*paths.stacks, ())  # the last is -1: none
     bounds, entries, places = _place_details(paths, start)
-    details = [
-        words(entries, tuple(getattr(each, name) for each in paths.details))
-        for name in DETAIL_TEXTS
-    ]
+    some = find_used(entries, len(paths.details))
+    columns = zip(*(paths.details[code] for code in some.tolist()), strict=True)
+    fields = dict(zip(Detail._fields, columns, strict=False))  # nothing of no details
+    details = [words(entries, some, fields.get(name, ()), strings) for name in DETAIL_TEXTS]
     for name in DETAIL_NUMBERS:
-        counts = np.array([getattr(each, name) for each in paths.details], np.int64)
+        counts = np.zeros(len(paths.details), np.int64)
+        counts[some] = fields.get(name, ())
         details.append(of_numbers(counts[entries], pa.int64()))
 
     def column(f: pa.Field) -> pa.Array:
         codes = places if f.name == "detail" else getattr(paths, f.name)[within]
         if f.name in STACK_SEGMENT:
-            return words(codes, stacks, word_stack)
-        return words(codes, texts[f.name]) if f.name in texts else of_numbers(codes, f.type)
+            return words_of(codes, stacks, word_stack)
+        return words_of(codes, texts[f.name]) if f.name in texts else of_numbers(codes, f.type)
 
     segments = list_of(SEGMENTS, start - start[0], [*map(column, elements)])
     return list_of(DETAILS, bounds, details), segments

@@ -168,6 +168,25 @@ def test_loading_gives_what_was_saved(tmp_path, lengths):
     assert_same(load_paths(tmp_path / "p.parquet"), saved)
 
 
+@pytest.mark.parametrize("lengths", [(), (3, 0, 1), (2,) * 2500])
+def test_a_thread_that_writes_writes_the_same(tmp_path, lengths):
+    saved = path_set(lengths)
+    save_paths(saved, tmp_path / "p.parquet")
+    with (tmp_path / "q.parquet").open("wb") as stream, PathsWriter(stream, aside=True) as writer:
+        for first in range(0, max(len(saved), 1), 700):
+            rows = np.arange(first, min(first + 700, len(saved)))
+            writer.write(saved.take(rows), more=first > 0)
+    assert (tmp_path / "q.parquet").read_bytes() == (tmp_path / "p.parquet").read_bytes()
+
+
+def test_what_keeps_a_thread_from_writing_is_raised():
+    saved = path_set((2,) * 2500)
+    with Path("/dev/full").open("wb", buffering=0) as full:
+        writer = PathsWriter(full, aside=True)
+        with pytest.raises(OSError, match="No space left"), writer:
+            writer.write(saved)
+
+
 @pytest.mark.parametrize("lengths", [(3, 0, 1), (0,), (50, 1, 2, 700)])
 def test_stacks_are_saved_where_there_are_any(tmp_path, lengths):
     saved = with_stacks(path_set(lengths))
