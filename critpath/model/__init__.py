@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         Outliers,
         Rival,
     )
-    from critpath.model.packing import PackedBlock, PackedBlocks
+    from critpath.model.packing import PackedBlock
     from critpath.model.paths import (
         MOST_TIME,
         CriticalPaths,
@@ -149,7 +149,7 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
         *("INTERFERENCE", "Kind", "LOCAL_PACKET", "REMOTE_PACKET", "RUNNING", "STATES", "State"),
         "is_recorder",
     ),
-    "packing": ("PackedBlock", "PackedBlocks"),
+    "packing": ("PackedBlock",),
     "paths": (
         *(
             "CriticalPaths",
@@ -275,7 +275,6 @@ __all__ = [
     "OpenColumns",
     "Outliers",
     "PackedBlock",
-    "PackedBlocks",
     "PackedPaths",
     "Passed",
     "PathSet",

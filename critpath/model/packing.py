@@ -8,7 +8,7 @@ less memory to touch, which costs more than the packing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Final
@@ -28,7 +28,7 @@ from critpath.model._packing import (
     unpack_ran,
     unpack_stolen,
 )
-from critpath.model.table import I64, U8
+from critpath.model.table import U8
 from critpath.model.timelines import Block, Columns, OpenColumns
 
 # Gives memory for a number of bytes.
@@ -192,38 +192,6 @@ class FetchedBlock:
 
     def _columns(self, table: int) -> Columns:
         return self._fetch(table).unpacked(table, self._base, self._scratch)
-
-
-class PackedBlocks:
-    """Blocks that are all in memory, packed (`critpath.model.Blocks`)."""
-
-    def __init__(self) -> None:
-        self._blocks: list[PackedBlock] = []
-        self._buffers = BufferPool()
-
-    def append(self, block: PackedBlock) -> None:
-        """Add the next block."""
-        self._blocks.append(block)
-
-    @property
-    def cuts(self) -> I64:
-        """The cut of every block (ns)."""
-        return np.array([block.cut for block in self._blocks], np.int64)
-
-    def close(self) -> None:
-        """Forget the blocks."""
-        self._blocks.clear()
-        self._buffers = BufferPool()
-
-    def __len__(self) -> int:
-        return len(self._blocks)
-
-    def __getitem__(self, index: int) -> FetchedBlock:
-        block = self._blocks[index]
-        return FetchedBlock(block.cut, block.base, block.tables.__getitem__, self._buffers.take)
-
-    def __iter__(self) -> Iterator[FetchedBlock]:
-        return (self[index] for index in range(len(self)))
 
 
 # ------------------------------------------------- memory for columns, used again

@@ -19,7 +19,7 @@ from critpath.model import (
     BlockStore,
     Events,
     Kind,
-    PackedBlocks,
+    PackedBlock,
     ReplayedRecording,
     Timelines,
 )
@@ -46,13 +46,14 @@ if TYPE_CHECKING:
 
 import errno
 import os
+import sys
 import tempfile
-from typing import IO
+from typing import IO, NamedTuple
 
 import numpy as np
 
 from critpath.errors import UsageError
-from critpath.model import I64, PackedBlock
+from critpath.model import I64
 from critpath.model.packing import BufferPool, FetchedBlock, PackedTable
 from critpath.model.timelines import Columns
 from critpath.schema.notes import NotRecorded, RecordingInMemory, Remark, Unrecorded
@@ -150,11 +151,14 @@ def _declares(names: Collection[str], kind: Kind) -> bool:
     return any(fnmatchcase(name, p) for name in names for p in patterns)
 
 
-def _make_store(budget: Budget) -> BlockStore:
-    if not budget.spills:
-        return PackedBlocks()
+# technical: bytes of blocks that stay in memory where no limit is given, of some 6 M events; and
+# what has to be free where temporary files are, for the others to go there.
+_HELD: Final = 64 << 20
+_ROOM: Final = 1 << 30  # technical
 
-    return SpilledBlocks()
+
+def _make_store(budget: Budget) -> BlockStore:
+    return SpilledBlocks() if budget.spills else SpilledBlocks(_HELD, limited=False)
 
 
 def replay_stream(
@@ -419,68 +423,105 @@ def _join_rows(parts: Sequence[Columns], owners: int) -> Columns:
 # Blocks that do not fit in memory.
 
 
+class _Spilled(NamedTuple):
+    """A block in the file: where each table begins, its owners, rows and bytes."""
+
+    cut: int
+    base: int
+    places: tuple[tuple[int, int, int, int], ...]
+
+
 class SpilledBlocks:
     """Blocks in a temporary file without a name (`critpath.model.Blocks`).
 
     The file is made where ``TMPDIR`` says and takes 10 to 15 bytes an event.
 
+    Parameters
+    ----------
+    held : int
+        Bytes of the first blocks, which stay in memory.
+    limited : bool
+        Whether memory is: otherwise blocks stay there, too, that the file has no room for.
+
     Raises
     ------
     UsageError
-        If it cannot be made, or the place has no more room.
+        If the file cannot be made, or the place has no more room.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, held: int = 0, *, limited: bool = True) -> None:
         # Python goes elsewhere if it cannot write where TMPDIR says: perhaps into memory.
         self._place = os.environ.get("TMPDIR", "")
-        try:
-            self._place = self._place or tempfile.gettempdir()
-            self._file: IO[bytes] = tempfile.TemporaryFile(prefix="critpath-", dir=self._place)  # noqa: SIM115 - closed by close()
-        except OSError as error:
-            raise self._no_room(error) from error
-        self._cuts: list[int] = []
-        self._bases: list[int] = []
-        # Of each table of each block: where it begins, its owners, rows and bytes.
-        self._places: list[list[tuple[int, int, int, int]]] = []
+        self._file: IO[bytes] | None = None
+        self._held, self._limited = held, limited
+        self._blocks: list[PackedBlock | _Spilled] = []
         self._buffers = BufferPool()
+        if limited:
+            self._open()
+
+    def _open(self) -> IO[bytes]:
+        if self._file is None:
+            try:
+                self._place = self._place or tempfile.gettempdir()
+                self._file = tempfile.TemporaryFile(prefix="critpath-", dir=self._place)  # noqa: SIM115 - closed by close()
+            except OSError as error:
+                raise self._no_room(error) from error
+        return self._file
 
     def append(self, block: PackedBlock) -> None:
-        """Write the next block."""
-        places = []
+        """Keep the next block."""
+        self._held -= sum(len(table.data) for table in block.tables)
+        if self._held >= 0:
+            self._blocks.append(block)
+            return
         try:
-            begin = self._file.seek(0, os.SEEK_END)
+            self._blocks.append(self._spill(block))
+        except UsageError:
+            if self._limited:
+                raise
+            self._blocks.append(block)
+            self._held = sys.maxsize
+
+    def _spill(self, block: PackedBlock) -> _Spilled:
+        file, places = self._open(), []
+        try:
+            free = os.fstatvfs(file.fileno())
+            scarce = not self._limited and free.f_bavail * free.f_frsize < _ROOM
+            begin = file.seek(0, os.SEEK_END)
             for table in block.tables:
-                self._file.write(table.data.data)
+                file.write(table.data.data)
                 places.append((begin, table.owners, table.rows, len(table.data)))
                 begin += len(table.data)
-            self._file.flush()
+            file.flush()
         except OSError as error:
             raise self._no_room(error) from error
-        self._cuts.append(block.cut)
-        self._bases.append(block.base)
-        self._places.append(places)
+        if scarce:  # others need some, too
+            self._held = sys.maxsize
+        return _Spilled(block.cut, block.base, tuple(places))
 
     @property
     def cuts(self) -> I64:
         """The cut of every block (ns)."""
-        return np.array(self._cuts, np.int64)
+        return np.array([block.cut for block in self._blocks], np.int64)
 
     def __len__(self) -> int:
-        return len(self._cuts)
+        return len(self._blocks)
 
     def __getitem__(self, index: int) -> FetchedBlock:
-        places = self._places[index]
-        return FetchedBlock(
-            self._cuts[index],
-            self._bases[index],
-            lambda table: self._read(*places[table]),
-            self._buffers.take,
+        block = self._blocks[index]
+        fetch: Callable[[int], PackedTable] = (
+            block.tables.__getitem__
+            if isinstance(block, PackedBlock)
+            else partial(self._read, block.places)
         )
+        return FetchedBlock(block.cut, block.base, fetch, self._buffers.take)
 
-    def _read(self, begin: int, owners: int, rows: int, size: int) -> PackedTable:
+    def _read(self, places: Sequence[tuple[int, int, int, int]], table: int) -> PackedTable:
+        begin, owners, rows, size = places[table]
+        file = self._open()
         try:
-            self._file.seek(begin)
-            data = np.fromfile(self._file, np.uint8, size)
+            file.seek(begin)
+            data = np.fromfile(file, np.uint8, size)
         except OSError as error:
             raise self._no_room(error) from error
         if len(data) != size:
@@ -488,8 +529,10 @@ class SpilledBlocks:
         return PackedTable(owners, rows, data)
 
     def close(self) -> None:
-        """Free the file's room."""
-        self._file.close()
+        """Free the blocks' room."""
+        self._blocks.clear()
+        if self._file is not None:
+            self._file.close()
 
     def _no_room(self, error: OSError) -> UsageError:
         where = f" in {self._place}" if self._place else ""

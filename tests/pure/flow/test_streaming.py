@@ -168,6 +168,20 @@ def test_a_temporary_directory_that_is_none(monkeypatch):
         spilling.SpilledBlocks()
 
 
+def test_without_a_limit_blocks_stay_in_memory_where_there_is_no_other_room(
+    monkeypatch, guest, whole
+):
+    def refuse(**_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(spilling, "_HELD", 1_000)
+    paths = joined(guest("normal"), REQUESTS, monkeypatch, 500, 0, spills=False)
+    assert_same(paths, *whole("normal"))
+    monkeypatch.setattr(spilling.tempfile, "TemporaryFile", refuse)
+    paths = joined(guest("normal"), REQUESTS, monkeypatch, 500, 0, spills=False)
+    assert_same(paths, *whole("normal"))
+
+
 def test_the_limit_is_the_settings(monkeypatch, guest):
     seen = []
     within = Budget.within.__func__

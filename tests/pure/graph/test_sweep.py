@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,12 +21,13 @@ from cutting import cut_up, differences
 from critpath.graph import critical_path
 from critpath.graph.critical_path import Sweep, find_lifetimes, subject_workers, sweep_paths
 from critpath.graph.execution_graph import critical_paths
-from critpath.model import Loss, PackedBlocks, State, Timelines, Workers
+from critpath.model import Loss, State, Timelines, Workers
 from critpath.model.packing import pack
 from critpath.read.event_names import KERNEL_EVENTS
 from critpath.read.traces import read_events
 from critpath.schema.parameters import overridden
 from critpath.timeline.replay import replay
+from critpath.timeline.streaming import SpilledBlocks
 
 LAST = 30
 PROCESSORS = ((0, 0), (0, 1), (1, 0))
@@ -55,10 +57,10 @@ def swept(timelines, blocks, subjects, begin, end, **options):
     options |= links(timelines)
     found = sweep_paths(blocks, *facts(timelines), subjects, begin, end, **options)
     # Of packed blocks a thread's rows are read when a walk comes to it.
-    packed = PackedBlocks()
-    for block in blocks:
-        packed.append(pack(block))
-    lazily = sweep_paths(packed, *facts(timelines), subjects, begin, end, **options)
+    with closing(SpilledBlocks(1 << 20, limited=False)) as packed:
+        for block in blocks:
+            packed.append(pack(block))
+        lazily = sweep_paths(packed, *facts(timelines), subjects, begin, end, **options)
     assert not differences(lazily, found)
     return found
 

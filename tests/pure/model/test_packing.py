@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import fields
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from critpath.model import Block, CriticalPaths, PackedBlocks, PackedPaths
+from critpath.model import Block, CriticalPaths, PackedPaths
 from critpath.model.packing import pack
+from critpath.timeline.streaming import SpilledBlocks
 
 TIMES = st.one_of(
     st.integers(-(2**63), 2**63 - 1),
@@ -84,11 +86,19 @@ def test_all_values_survive(block):
     assert_same(packed.unpacked(), block)
 
 
-@given(st.lists(BLOCKS, max_size=5), st.randoms(use_true_random=False))
-def test_blocks_in_any_order(blocks, chance):
-    kept = PackedBlocks()
-    for block in blocks:
-        kept.append(pack(block))
+@given(
+    st.lists(BLOCKS, max_size=5),
+    st.randoms(use_true_random=False),
+    st.sampled_from([(0, True), (0, False), (300, False), (1 << 20, False)]),
+)
+def test_blocks_in_any_order_in_memory_and_not(blocks, chance, size):
+    with closing(SpilledBlocks(size[0], limited=size[1])) as kept:
+        for block in blocks:
+            kept.append(pack(block))
+        check_kept(kept, blocks, chance)
+
+
+def check_kept(kept, blocks, chance):
     assert len(kept) == len(blocks)
     assert kept.cuts.tolist() == [block.cut for block in blocks]
     held = []
