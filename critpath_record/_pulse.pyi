@@ -1,4 +1,15 @@
+from array import array
+
 def name_thread(name: bytes) -> None: ...
+def rest(
+    files: array[int],
+    counters: array[int],
+    before: array[int],
+    weights: array[float],
+    limits: array[float],
+    pace: int,
+    until: int,
+) -> bool: ...
 
 class Beats:
     @property

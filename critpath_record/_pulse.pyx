@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""What the recorder does at a fixed pace, without the interpreter: beats and probes.
+"""What the recorder does at a fixed pace, without the interpreter: beats, probes, and resting.
 
 A beat is a mark in the buffer of the cpu that its thread is tied to; a probe measures how
 fast the machine is just now.  Both run while others are recorded, so they hold no lock of
@@ -7,12 +7,16 @@ Python's and touch no memory but their own.
 """
 
 from libc.stdint cimport int64_t, uint32_t
-from libc.stdlib cimport calloc, free
+from libc.stdlib cimport calloc, free, malloc
 
 cdef extern from *:
     """
+    #include <errno.h>
+    #include <poll.h>
     #include <pthread.h>
     #include <stdint.h>
+    #include <stdlib.h>
+    #include <string.h>
     #include <sys/eventfd.h>
     #include <sys/prctl.h>
     #include <sys/syscall.h>
@@ -109,6 +113,66 @@ cdef extern from *:
         return taken;
     }
 
+    /* What was ever written to a cpu's buffer, by the kernel's counts; -1 if it cannot be read. */
+    static int64_t pulse_count(int file)
+    {
+        static const char *names[] = {"entries: ", "overrun: ", "read events: "};
+        char text[512], *line = text;
+        int64_t found = 0;
+        ssize_t size = pread(file, text, sizeof text - 1, 0);
+        if (size <= 0)
+            return -1;
+        for (text[size] = 0; line; line = strchr(line, '\\n'), line += line != NULL)
+            for (unsigned i = 0; i < 3; i++)
+                if (!strncmp(line, names[i], strlen(names[i])))
+                    found += strtoll(line + strlen(names[i]), NULL, 10);
+        return found;
+    }
+
+    struct pulse_quiet {
+        struct pollfd *files;
+        const int *counters;
+        const int64_t *before;
+        const double *weights, *limits;
+        int ready, layers, cpus, places;
+    };
+
+    /* 1 where a place has spent as much as its limit, or nothing tells. */
+    static int pulse_spent(const struct pulse_quiet *of)
+    {
+        double spent = 0;
+        for (int cpu = 0; cpu < of->cpus; cpu++) {
+            for (int layer = 0; layer < of->layers; layer++) {
+                int at = layer * of->cpus + cpu;
+                int64_t count = pulse_count(of->counters[at]);
+                if (count < 0)
+                    return 1;
+                if (count > of->before[at])
+                    spent += of->weights[layer] * (double)(count - of->before[at]);
+            }
+            if (spent >= of->limits[of->places > 1 ? cpu : 0])
+                return 1;
+            if (of->places > 1)
+                spent = 0;
+        }
+        return 0;
+    }
+
+    static int pulse_rest(const struct pulse_quiet *of, int64_t pace, int64_t until)
+    {
+        for (;;) {
+            int64_t left = until - pulse_now();
+            if (left <= 0)
+                return 0;
+            left = left < pace ? left : pace;
+            int ready = poll(of->files, of->ready, (int)((left + 999999) / 1000000));
+            if (ready > 0)
+                return 0;
+            if ((ready < 0 && errno != EINTR) || pulse_spent(of))
+                return 1;
+        }
+    }
+
     static void pulse_name(const char *name) { prctl(PR_SET_NAME, name, 0, 0, 0); }
     """
     int64_t pulse_now() nogil
@@ -119,10 +183,53 @@ cdef extern from *:
     int64_t pulse_turns(int count) nogil
     void pulse_name(const char *name) nogil
 
+    struct pollfd:
+        int fd
+        short events
+
+    struct pulse_quiet:
+        pollfd *files
+        const int *counters
+        const int64_t *before
+        const double *weights
+        const double *limits
+        int ready, layers, cpus, places
+
+    int pulse_rest(const pulse_quiet *of, int64_t pace, int64_t until) nogil
+
 
 def name_thread(bytes name):
     """Give the calling thread the name that a trace shows."""
     pulse_name(name)
+
+
+def rest(const int[::1] files, const int[::1] counters, const int64_t[::1] before,
+         const double[::1] weights, const double[::1] limits, int64_t pace, int64_t until):
+    """Wait until a file is ready or for a time (ns), as long as little is spent meanwhile.
+
+    `files`: each with its mask behind it.  `counters`: of each layer each cpu's file of counts,
+    with what it had `before`.  `weights`: of an event of each layer.  `limits`: of each cpu, or of
+    all together.  `pace`: ns between two looks at them.  Returns whether there is something to
+    decide.
+    """
+    cdef pulse_quiet of
+    cdef int i, found
+    of.ready, of.layers, of.places = files.shape[0] // 2, weights.shape[0], limits.shape[0]
+    of.cpus = counters.shape[0] // max(of.layers, 1)
+    if not (of.ready and of.layers and of.places in (1, of.cpus)
+            and counters.shape[0] == before.shape[0] == of.layers * of.cpus):
+        raise ValueError("counters, what they had before, weights and limits do not go together")
+    of.counters, of.before = &counters[0], &before[0]
+    of.weights, of.limits = &weights[0], &limits[0]
+    of.files = <pollfd *>malloc(of.ready * sizeof(pollfd))
+    if of.files == NULL:
+        raise MemoryError
+    for i in range(of.ready):
+        of.files[i].fd, of.files[i].events = files[2 * i], <short>files[2 * i + 1]
+    with nogil:
+        found = pulse_rest(&of, pace, until)
+    free(of.files)
+    return found != 0
 
 
 cdef class Beats:

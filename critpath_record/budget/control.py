@@ -9,6 +9,7 @@ import math
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import lt
 from random import Random
 from typing import Final
 
@@ -504,18 +505,24 @@ class Control:
 
         A step costs several times what looking at the counts does.
         """
-        known = {*self.layers} - BESIDE
-        if self.held or not isinstance(self.law, Fair) or not known <= self._open:
-            return False
+        weights, limits = self.may_spend()
         each = [
-            sum(events[name][cpu] * self.costs.events[name] for name in self.layers)
+            sum(events[name][cpu] * weights[name] for name in weights)
             for cpu in range(self.tally.cpus)
         ]
         costs = each if self.budget.of == BUSIEST else [sum(each)]
-        return all(
-            1e-9 * self.kappa * cost < CONTROL.few * account.credit
-            for cost, account in zip(costs, self.law.accounts, strict=True)
-        )
+        return bool(limits) and all(map(lt, costs, limits))
+
+    def may_spend(self) -> tuple[dict[str, float], list[float]]:
+        """Return what an event of each layer is charged, and how much may be before a decision (s).
+
+        Of each cpu, or of all; nothing where there is something to decide in any case.
+        """
+        known = {*self.layers} - BESIDE
+        if self.held or not isinstance(self.law, Fair) or not known <= self._open:
+            return {}, []
+        weights = {name: 1e-9 * self.kappa * self.costs.events[name] for name in self.layers}
+        return weights, [CONTROL.few * account.credit for account in self.law.accounts]
 
     def counted(self, of: str = "") -> float:
         """Return the overhead that was counted."""

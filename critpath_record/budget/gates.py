@@ -139,6 +139,16 @@ class Gates:
     def _read(self) -> dict[str, list[int]]:
         return {gate.name: gate.counts(self.cpus) for gate in self.every}
 
+    def list_counters(self) -> tuple[list[int], list[int]] | None:
+        """Return the kernel's files of counts, each gate's of all cpus, and what was taken last.
+
+        None where a gate has none, as its events are counted in another way.
+        """
+        if not all(hasattr(gate, "count_files") for gate in self.every):
+            return None
+        files = [file for gate in self.every for file in gate.count_files(self.cpus)]
+        return files, [count for gate in self.every for count in self._counts[gate.name]]
+
     def count(self, *, take: bool = True) -> dict[str, list[int]]:
         """Return how many events came since they were taken last, by gate and cpu."""
         now, before = self._read(), self._counts

@@ -14,18 +14,21 @@ import os
 import select
 import threading
 import time
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from critpath.errors import CritpathError
-from critpath_record._pulse import name_thread
+from critpath.units import NS_PER_S
+from critpath_record._pulse import name_thread, rest
 from critpath_record.budget.control import Control, Reading
 from critpath_record.budget.gates import Gates
 
 _HZ: Final = os.sysconf("SC_CLK_TCK")
 _LATE: Final = 0.1  # s: a look that comes later is counted
+_SECOND: Final = 0.9  # s: what is done as seldom may as well be done before
 _BESIDE: Final = 0.02  # s between two looks at what others spend
 _SHORTEST: Final = 0.001  # s between two looks, and until the first
 _NOT_IDLE: Final = (1, 2, 3, 6, 7)  # user, nice, system, irq, softirq
@@ -115,6 +118,12 @@ class Task:
 
     act: Callable[[], float]
     due: float
+    wait: float = 0.0  # s, as it said last
+
+    def is_due(self) -> bool:
+        """Return whether to do it now: what is done each second is done at one wake-up."""
+        early = self.wait / 2 if self.wait >= _SECOND else 0.0
+        return time.monotonic() >= self.due - early
 
 
 class Loop:
@@ -142,6 +151,8 @@ class Loop:
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._thread: threading.Thread | None = None
         self._poked = False
+        # What `rest` needs while there is nothing to decide.
+        self._quiet: tuple[array[int], array[int], array[float], array[float]] | None = None
         self._look = Task(self._look_as_planned, self.begun + _SHORTEST)
         self._tasks = [self._look]
         for gate in gates.every:
@@ -259,6 +270,7 @@ class Loop:
         for file, (_, mask) in self._files.items():
             poll.register(file, mask)
         while not self.ending:
+            self._rest()
             wait = min(task.due for task in self._tasks) - time.monotonic()
             ready = poll.poll(max(0, math.ceil(1000 * wait)))
             with self._lock:
@@ -277,14 +289,28 @@ class Loop:
                     return
             self._own = time.thread_time() - before
 
+    def _rest(self) -> None:
+        """Wait as long as so little happens that there is nothing to decide, without Python."""
+        quiet, until = self._quiet, min(task.due for task in self._tasks)
+        if quiet is None or until <= time.monotonic() + self.control.longest:
+            return
+        files = array(
+            "i", [word for file, (_, mask) in self._files.items() for word in (file, mask)]
+        )
+        pace, until = round(self.control.longest * NS_PER_S), round(until * NS_PER_S)
+        if rest(files, *quiet, pace, until):
+            self._quiet = None
+            self.hasten(self._look)
+
     def _take(self, ready: Sequence[tuple[int, int]]) -> None:
         """Do what there is to do now."""
         for file, _ in ready:
             if file in self._files:
                 self._files[file][0]()
         for task in self._tasks:
-            if time.monotonic() >= task.due or (self._poked and task is self._look):
-                task.due = time.monotonic() + max(_SHORTEST, task.act())
+            if task.is_due() or (self._poked and task is self._look):
+                task.wait = max(_SHORTEST, task.act())
+                task.due = time.monotonic() + task.wait
 
     def _take_poke(self) -> None:
         with contextlib.suppress(OSError):
@@ -348,14 +374,31 @@ class Loop:
 
     def may_rest(self) -> bool:
         """Return whether so little happened since the last look that there is nothing to decide."""
-        if time.monotonic() >= self.polled + self.policy.rest:
+        self._quiet = None
+        if time.monotonic() >= self.polled + self.policy.rest / 2:
             return False
         return self.control.may_wait(self.gates.count(take=False))
+
+    def rest(self) -> float:
+        """Return when to look again (s) where there is nothing to decide: it is found if there is.
+
+        Until then no Python is needed.
+        """
+        counters = self.gates.list_counters()
+        if counters is None:
+            return self.control.longest
+        files, before = counters
+        weights, limits = self.control.may_spend()
+        ordered = [weights[gate.name] for gate in self.gates.every]
+        self._quiet = (
+            *(array("i", files), array("q", before), array("d", ordered), array("d", limits)),
+        )
+        return max(self.control.longest, self.polled + self.policy.rest - time.monotonic())
 
     def count(self) -> float:
         """Charge what was spent, decide and switch; return when to look again (s)."""
         self.polls += 1
-        self.polled = time.monotonic()
+        self.polled, self._quiet = time.monotonic(), None
         if self._beside is not None and time.monotonic() >= self._beside_at + _BESIDE:
             part, read = self._beside
             spent = read()

@@ -34,8 +34,10 @@ class Windows(Policy):
                 self._prepared = time.monotonic()
                 return max(0.001, opens_at - time.monotonic())
         if not self.compared.is_under_way and self.loop.may_rest():
-            return self.loop.control.longest
-        return self._end_in_time(self.poll())
+            return self.loop.rest()
+        wait = self._end_in_time(self.poll())
+        compares = self.compared.is_under_way or self._opens_at is not None
+        return self.loop.rest() if not compares and self.loop.may_rest() else wait
 
     def _end_in_time(self, wait: float) -> float:
         """Return when to look again so that time before and after an opening can be compared."""

@@ -79,6 +79,7 @@ class Layer:
         self.is_open = self.is_off = False
         self._switches: dict[str, int] = {}
         self._stats: dict[int, int] = {}
+        self._on = -1
         self._buffer_bytes = _MOST_BYTES
         self.missing: tuple[str, ...] = ()
 
@@ -87,6 +88,7 @@ class Layer:
         instance = self.instance
         instance.make()
         instance.write("tracing_on", "0")
+        self._on = instance.open("tracing_on", os.O_RDWR)
         instance.write("trace_clock", CLOCK)
         instance.write("options/overwrite", "1")
         instance.write("options/markers", "0")
@@ -98,14 +100,14 @@ class Layer:
         if len(self.events) <= _MOST_SOFT and self._make_soft(self.events):
             self.state = SOFT
             for event in self.events:
-                self._switches[event] = instance.open(f"events/{event}/enable", os.O_WRONLY)
+                self._switches[event] = instance.open(f"events/{event}/enable", os.O_RDWR)
             instance.write("tracing_on", "1")
         else:
             instance.enable_events(abbreviate_groups(self.events, available))
             enabled = set(instance.enabled_events())
             self.missing = tuple(event for event in self.events if event not in enabled)
             self.events = tuple(sorted(enabled))
-            self._switches[""] = instance.open("tracing_on", os.O_WRONLY)
+            self._switches[""] = self._on
 
     def _make_soft(self, events: Sequence[str]) -> bool:
         """Set triggers that never fire; return whether the kernel takes them."""
@@ -198,10 +200,10 @@ class Layer:
     def put_right(self) -> bool:
         """Switch as it should be what somebody else has switched; return whether they had."""
         on = self.state == SOFT or self.is_open
-        wrong = self.instance.read("tracing_on").strip() != str(int(on))
-        first = next(iter(self._switches))
+        wrong = os.pread(self._on, 1, 0) != b"%d" % on
+        first = next(iter(self._switches.values()))
         if self.state == SOFT and not self.is_off:
-            wrong |= self.instance.read(f"events/{first}/enable")[0] != str(int(self.is_open))
+            wrong |= os.pread(first, 1, 0) != b"%d" % self.is_open
         if wrong:
             if self.state == SOFT:
                 self.instance.write("tracing_on", "1")
@@ -211,6 +213,10 @@ class Layer:
     def cpu_time(self) -> float:
         """Return the cpu time of the threads that move pages (s)."""
         return self.drain.cpu_time() if self.drain is not None else 0.0
+
+    def count_files(self, cpus: Sequence[int]) -> list[int]:
+        """Return the descriptors from which `counts` is read."""
+        return [self._stats[cpu] for cpu in cpus]
 
     def counts(self, cpus: Sequence[int]) -> list[int]:
         """Return how many events each cpu recorded so far."""
@@ -232,10 +238,10 @@ class Layer:
 
     def remove(self) -> None:
         """Remove the instance; raises CritpathError if somebody holds it."""
-        for descriptor in (*self._switches.values(), *self._stats.values()):
+        for descriptor in {*self._switches.values(), *self._stats.values(), self._on}:
             with contextlib.suppress(OSError):
                 os.close(descriptor)
-        self._switches, self._stats = {}, {}
+        self._switches, self._stats, self._on = {}, {}, -1
         if self.drain is not None:
             self.drain.abandon()
         self.instance.remove()

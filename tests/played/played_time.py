@@ -20,11 +20,14 @@ import os
 import select
 import threading
 import time
+from array import array
 from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 from typing import Any, Final
 
 import pytest
+
+from critpath_record._pulse import rest
 
 NS: Final = 1_000_000_000
 _PATIENCE: Final = 60.0  # real seconds for a loop to come to wait; then the test fails
@@ -125,6 +128,30 @@ class PlayedTime:
         self._polls.append(Poll(self))
         return self._polls[-1]
 
+    def rest(
+        self,
+        _: array[int],
+        counters: array[int],
+        before: array[int],
+        weights: array[float],
+        limits: array[float],
+        pace: int,
+        until: int,
+    ) -> bool:
+        """As `critpath_record._pulse.rest`, with the poll of the thread that asks."""
+        (poll,) = (of for of in self._polls if of.thread is threading.current_thread())
+        nothing = array("i", [os.eventfd(0, os.EFD_CLOEXEC), select.POLLIN])
+        try:
+            while (left := until - self.clock.now) > 0:
+                if poll.poll(min(left, pace) / 1e6):
+                    return False
+                now = int(time.monotonic() * NS) + NS // 1000
+                if rest(nothing, counters, before, weights, limits, NS // 1000, now):
+                    return True
+        finally:
+            os.close(nothing[0])
+        return False
+
     def __getattr__(self, name: str) -> Any:
         return getattr(time, name)
 
@@ -193,4 +220,6 @@ def play_time(
         for name in ("time", "select"):
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, played)
+        if hasattr(module, "rest"):
+            monkeypatch.setattr(module, "rest", played.rest)
     return played
