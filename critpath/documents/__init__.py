@@ -9,7 +9,7 @@ later versions may add some.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
@@ -54,7 +54,7 @@ from critpath.documents.clocks import (
     HostEntry,
     HostWaitEntry,
 )
-from critpath.documents.executions import SETS, ExecutionEntry, marked_of, rows_of
+from critpath.documents.executions import SETS, ExecutionEntry, column_of, marked_of, rows_of
 from critpath.documents.exploration import AccountEntry, ExplorationDocument, RequestEntry
 from critpath.documents.incidents import (
     INCIDENT_FORMAT,
@@ -84,6 +84,9 @@ from critpath.documents.signatures import SIGNATURE_FORMAT, SignatureDocument
 from critpath.documents.trend import TREND_FORMAT, TrendDocument
 from critpath.schema.causes import Doing
 from critpath.schema.notes import SignKind
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 COMPARISON_FORMAT: Final = "critpath/comparison/1"
 PATH_FORMAT: Final = "critpath/path/1"
@@ -622,6 +625,10 @@ class ComparisonDocument(Part):
     ) -> Iterator[tuple[Any, ...]]:
         """Yield some keys of runs of a set: of some positions, or of all."""
         return rows_of(self.executions, which, names, of)
+
+    def column(self, which: SetName, name: str) -> NDArray[Any]:
+        """Return a column of all runs of a set: of texts and of what may be None, the objects."""
+        return column_of(self.executions, which, name)
 
     def marked(self) -> list[ExecutionEntry]:
         """Return the runs that stand out."""

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from critpath.documents.base import Maybe, Part, SetName, doc
 from critpath.documents.exploration import RequestEntry
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 SETS: Final[tuple[SetName, ...]] = ("normal", "sample")
 
@@ -67,6 +70,7 @@ class ExecutionTable(Sequence[ExecutionEntry]):
         self, sizes: Mapping[SetName, int], columns: Mapping[SetName, Mapping[str, Cells]]
     ) -> None:
         self._sizes, self._columns = sizes, columns
+        self._known: dict[tuple[SetName, str], NDArray[Any]] = {}
         self._entries: list[ExecutionEntry] | None = None
 
     def rows(
@@ -76,6 +80,15 @@ class ExecutionTable(Sequence[ExecutionEntry]):
         if self._entries is not None:
             return rows_of(self._entries, which, names, of)
         return self._cells(which, names, of)
+
+    def column(self, which: SetName, name: str) -> NDArray[Any]:
+        """Return a column of all runs of a set."""
+        if self._entries is not None:
+            return column_of(self._entries, which, name)
+        if (which, name) not in self._known:
+            cells = self._columns[which][name](slice(0, self._sizes[which]))
+            self._known[which, name] = _array([*cells], name)
+        return self._known[which, name]
 
     def _cells(
         self, which: SetName, names: Sequence[str], of: list[int] | None
@@ -94,7 +107,7 @@ class ExecutionTable(Sequence[ExecutionEntry]):
             for which in SETS
             for one in self._make(
                 which,
-                [at for at, marked in self.rows(which, ("position", "anomalous"), None) if marked],
+                self.column(which, "anomalous").nonzero()[0].tolist(),
             )
         ]
 
@@ -131,6 +144,28 @@ def rows_of(
     for one in executions:
         if one.set == which and (of is None or one.position in of):
             yield tuple(getattr(one, name) for name in names)
+
+
+def column_of(executions: Sequence[ExecutionEntry], which: SetName, name: str) -> NDArray[Any]:
+    """Return a column of all runs of a set: of texts and of what may be None, the objects."""
+    if isinstance(executions, ExecutionTable):
+        return executions.column(which, name)
+    return _array([getattr(one, name) for one in executions if one.set == which], name)
+
+
+def _array(cells: list[Any], name: str) -> NDArray[Any]:
+    import numpy as np  # noqa: PLC0415 - start-up time: documents are read without it
+
+    try:
+        return np.array(cells, _KINDS.get(name, object))
+    except OverflowError:  # another's file may have times of any size
+        return np.array(cells, object)
+
+
+_KINDS: Final = {
+    **dict.fromkeys(("position", "begin", "end"), "int64"),
+    **dict.fromkeys(("anomalous", "lossy"), "bool"),
+}
 
 
 def marked_of(executions: Sequence[ExecutionEntry]) -> list[ExecutionEntry]:

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import math
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -405,7 +406,7 @@ def describe_incident(
 
 def _find_program(document: ComparisonDocument, kind: str) -> str:
     """Return the name of the thread that most executions of a kind are of; "" for several."""
-    rows = document.rows("sample", "comm", "label")
-    names = [comm for comm, label in rows if label == kind]
-    most = max(sorted(set(names)), key=names.count, default="")
-    return most if 2 * names.count(most) > len(names) else ""
+    mine = document.column("sample", "label") == kind
+    names = Counter(document.column("sample", "comm")[mine].tolist())
+    most = max(sorted(names), key=names.__getitem__, default="")
+    return most if 2 * names[most] > names.total() else ""

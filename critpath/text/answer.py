@@ -375,11 +375,14 @@ def _requests(document: ComparisonDocument, label: str = "") -> str:
 
 
 def _positions(document: ComparisonDocument, label: str, *, slow: bool) -> frozenset[int]:
-    return frozenset(
-        position
-        for position, of, anomalous in document.rows("sample", "position", "label", "anomalous")
-        if of == label and (anomalous or not slow)
-    )
+    mine = document.column("sample", "label") == label
+    if slow:
+        mine &= document.column("sample", "anomalous")
+    return frozenset(document.column("sample", "position")[mine].tolist())
+
+
+def _everybody(document: ComparisonDocument) -> frozenset[int]:
+    return frozenset(document.column("sample", "position").tolist())
 
 
 def _slower(document: ComparisonDocument) -> Headline:
@@ -398,7 +401,7 @@ def _slower(document: ComparisonDocument) -> Headline:
     times = _times(document)
     if min(main.executions) < KINDS.fewest and len(_kinds(document)) > 1 and times:
         # No kind has enough to be judged by itself.
-        everybody = frozenset(at for (at,) in document.rows("sample", "position"))
+        everybody = _everybody(document)
         return _said("SLOWER", _requests(document), None, times, everybody)
     # Means, as the bars below have them; of files of earlier versions, medians.
     few = main.usual if main.slow_mean is None else [main.mean[0], main.slow_mean]
@@ -431,7 +434,7 @@ def _slower_by_machine(document: ComparisonDocument) -> Headline:
     hit = [kind for kind in kinds if kind.label in named]
     times = _times(document)
     if not named and times:
-        everybody = frozenset(at for (at,) in document.rows("sample", "position"))
+        everybody = _everybody(document)
         only = kinds[0].label if len(kinds) == 1 else ""
         return _said("SLOWER", _requests(document, only), only or None, times, everybody)
     return _by_mean("SLOWER", document, hit) if hit else _slower(document)
@@ -444,7 +447,7 @@ def _work(document: ComparisonDocument) -> Headline | None:
         return None
     labels = {kind.label for kind in _kinds(document)}
     label = labels.pop() if len(labels) == 1 else None
-    everybody = frozenset(at for (at,) in document.rows("sample", "position"))
+    everybody = _everybody(document)
     both = work.mean, work.mean + work.effect
     said = _said("SLOWER", _requests(document, label or ""), label, both, everybody)
     what, _, figures = said.sentence.partition(": ")
@@ -468,7 +471,7 @@ def _step(document: ComparisonDocument) -> Headline | None:
         f"A step of {_lower(_requests(document, label or ''))} takes {format_ns(longer)} longer; "
         f"the whole, {before} → {after}, is within noise",
         label,
-        positions=frozenset(at for (at,) in document.rows("sample", "position")),
+        positions=_everybody(document),
     )
 
 
@@ -694,7 +697,7 @@ def _lost(document: ComparisonDocument) -> tuple[str, str] | None:
     sides: tuple[tuple[SetName, str], ...] = (("normal", "before"), ("sample", "after"))
     for side, name in sides:
         one = document.sets[side]
-        torn = any(map(all, document.rows(side, "lossy", "anomalous")))
+        torn = (document.column(side, "lossy") & document.column(side, "anomalous")).any()
         if one.lossy > COMPARABILITY.lossy * one.executions or torn:
             lost = one.loss.events
             share = lost / (lost + one.events) if lost else one.lossy / max(one.executions, 1)

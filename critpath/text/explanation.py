@@ -421,12 +421,12 @@ def _subject(
     document: ComparisonDocument, cause: CauseEntry, partly: Collection[int]
 ) -> tuple[str, bool]:
     """Return ``4 of 5 `cpu` requests``, and whether they are several."""
-    wanted = {*partly, *cause.positions} if partly else None
+    wanted = {*partly, *cause.positions}
     labels: dict[int, str] = dict(document.rows("sample", "position", "label", of=wanted))
     mine = {labels.get(position, "") for position in cause.positions}
-    among = partly or {*labels}
     label = mine.pop() if len(mine) == 1 else None
-    of = sum(label is None or labels.get(p, "") == label for p in among)
+    among = [labels.get(p, "") for p in partly] if partly else document.column("sample", "label")
+    of = len(among) if label is None else sum(each == label for each in among)
     size = len(cause.positions)
     what = name_kind(label or "", noun_of(document, of))
     if size == of and not partly:
@@ -804,7 +804,7 @@ def _name_kin(told: _Telling) -> str:
     if evidence_of(State[facts.state]) == "rival" or not facts.role:  # it is about a third one
         return ""
     if facts.kin == Kin.THREAD:
-        mine = {row for (row,) in told.document.rows("sample", "comm")}
+        mine = {*told.document.column("sample", "comm").tolist()}
         same = name_family(facts.comm) in map(name_family, mine)
         return f"another thread of {told['their']} own called {quoted(name)}" if same else ""
     several = "*" in name and facts.kin != Kin.CHILD

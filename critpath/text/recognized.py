@@ -93,7 +93,7 @@ def _read_signs(document: ComparisonDocument, cause: CauseEntry, facts: CauseFac
     inferred = facts.certainty == "inferred"
     ours = False
     if not facts.role and facts.peer:
-        own = {*map(name_family, {comm for (comm,) in document.rows("sample", "comm")})}
+        own = {*map(name_family, {*document.column("sample", "comm").tolist()})}
         ours = name_family(facts.peer) in own
     return Signs(
         rival=bool(facts.peer) and not (facts.role and facts.peer == facts.comm),

@@ -6,7 +6,6 @@ in the picture beside it.  A set's segments are read chunk by chunk.
 
 from __future__ import annotations
 
-from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -219,16 +218,13 @@ def _changes(*columns: I64 | Bool) -> I64:
 
 def describe_kinds(document: ComparisonDocument, weights: F64 | None = None) -> list[KindEntry]:
     """Return every kind of request: first the one that lost most, then the other changed ones."""
-    rows: defaultdict[str, _OfKind] = defaultdict(_OfKind)
     weights = weigh_before(document) if weights is None else weights
-    normal = document.rows("normal", "label", "begin", "end")
-    for (label, begin, end), weight in zip(normal, weights, strict=True):
-        rows[label].before.append(end - begin)
-        rows[label].weights.append(weight)
-    for label, begin, end, marked in document.rows("sample", "label", "begin", "end", "anomalous"):
-        rows[label].after.append(end - begin)
-        rows[label].slow.append(marked)
-    kinds = [_kind(document, label, mine) for label, mine in rows.items()]
+    took = [_durations(document, which) for which in SETS]
+    slow = document.column("sample", "anomalous")
+    kinds = [
+        _kind(document, label, (took[0][ours], took[1][theirs]), weights[ours], slow[theirs])
+        for label, (ours, theirs) in _split(document).items()
+    ]
     lost = {one.label: _lost(one) for one in kinds}
     if document.verdict in SLOWER and not any(one.change == "slower" for one in kinds):
         # Whatever it is that was found: the kind that it shows most in.
@@ -248,13 +244,28 @@ def describe_kinds(document: ComparisonDocument, weights: F64 | None = None) -> 
     )
 
 
-class _OfKind:
-    """Durations of a kind's executions, what those before count, and which after stand out."""
+def _durations(document: ComparisonDocument, which: SetName) -> F64:
+    long = document.column(which, "end") - document.column(which, "begin")
+    return np.asarray(long, np.float64)
 
-    def __init__(self) -> None:
-        # No lists: of a million executions each would be 40 MB.
-        self.before, self.after, self.weights = array("d"), array("d"), array("d")
-        self.slow = array("b")
+
+def _split(document: ComparisonDocument) -> dict[str, list[I64]]:
+    """Return where each kind's runs are in either set."""
+    known: dict[str, int] = {}
+    codes = [_number(document.column(which, "label").tolist(), known) for which in SETS]
+    orders = [np.argsort(code, kind="stable") for code in codes]
+    ends = np.arange(1, len(known))
+    sides = [
+        np.split(order, np.searchsorted(code[order], ends))
+        for code, order in zip(codes, orders, strict=True)
+    ]
+    return {label: [side[at] for side in sides] for label, at in known.items()}
+
+
+def _number(values: Sequence[Any], known: dict[Any, int]) -> I64:
+    """Return a number for each value; those that are not known yet get the next ones."""
+    each = (known.setdefault(value, len(known)) for value in values)
+    return np.fromiter(each, np.int64, len(values))
 
 
 def weigh_before(document: ComparisonDocument) -> F64:
@@ -262,24 +273,26 @@ def weigh_before(document: ComparisonDocument) -> F64:
 
     Types that are new count as the kind's mean, as in `critpath.stats.means`.
     """
-    many, now = (
-        Counter(document.rows("normal", "label", "cluster")),
-        Counter(document.rows("sample", "label", "pair")),
-    )
+    known: dict[Any, int] = {}  # a kind, and a type of it
+    sides: tuple[tuple[SetName, str], ...] = (("normal", "cluster"), ("sample", "pair"))
+    rows = [
+        _number([*zip(*(document.column(which, n).tolist() for n in ("label", of)), strict=True)],
+                known)
+        for which, of in sides
+    ]  # fmt: skip
+    many, now = (np.bincount(each, minlength=len(known)).tolist() for each in rows)
     of, new_of, orphans = Counter[str](), Counter[str](), Counter[str]()
-    for row, executions in many.items():
-        of[row[0]] += executions
-    for row, executions in now.items():
-        new_of[row[0]] += executions
-        orphans[row[0]] += 0 if row in many else executions
-    weight = {
-        row: of[row[0]] / new_of[row[0]] * (now[row] / many[row] + orphans[row[0]] / of[row[0]])
-        if new_of[row[0]]
+    for (label, _), before, after in zip(known, many, now, strict=True):
+        of[label] += before
+        new_of[label] += after
+        orphans[label] += 0 if before else after
+    weight = [
+        of[label] / new_of[label] * (after / before + orphans[label] / of[label])
+        if before and new_of[label]
         else 1.0
-        for row in many
-    }
-    each = map(weight.__getitem__, document.rows("normal", "label", "cluster"))
-    return np.fromiter(each, np.float64)
+        for (label, _), before, after in zip(known, many, now, strict=True)
+    ]
+    return np.array(weight, np.float64)[rows[0]]
 
 
 def _add_affected(kinds: Sequence[KindEntry], known: Sequence[Affected]) -> None:
@@ -295,14 +308,15 @@ def _lost(kind: KindEntry) -> float:
     return 0.0 if before is None or after is None else (after - before) * kind.executions[1]
 
 
-def _kind(document: ComparisonDocument, label: str, of: _OfKind) -> KindEntry:
-    sides = np.array(of.before, np.float64), np.array(of.after, np.float64)
-    shares = np.array(of.weights, np.float64), np.ones(len(of.after))
+def _kind(
+    document: ComparisonDocument, label: str, sides: tuple[F64, F64], weights: F64, slow: Bool
+) -> KindEntry:
+    shares = weights, np.ones(len(sides[1]))
     means = [
         float((side * share).sum() / len(side)) if len(side) else None
         for side, share in zip(sides, shares, strict=True)
     ]
-    marked = sides[1][np.array(of.slow, np.bool_)]
+    marked = sides[1][slow]
 
     def quantile(q: float, least: int) -> list[float | int | None]:
         few = min(map(len, sides)) < least
@@ -362,10 +376,7 @@ def draw_pictures(comparison: Analysis, document: ComparisonDocument) -> Picture
         _add_affected(kinds, comparison.outliers.affected)
     drawn = [one for one in kinds if one.change != "few"][:_MOST_KINDS]
     means = _Means([one.label for one in drawn])
-    slow = [
-        np.fromiter((marked for (marked,) in document.rows(which, "anomalous")), np.bool_)
-        for which in SETS
-    ]
+    slow = [document.column(which, "anomalous") for which in SETS]
     after = np.ones(len(slow[1]))
     side_by_side(
         lambda: means.add(comparison.normal, threads, slow[0], weights_before, normal=True),
@@ -503,17 +514,14 @@ class _Means:
 def _choose(document: ComparisonDocument, kinds: list[KindEntry]) -> dict[str, list[int]]:
     """Return the executions whose paths are drawn: of medians, those examined, slow ones."""
     chosen: dict[str, dict[int, None]] = {"normal": {}, "sample": {}}
-    known = {one.label for one in kinds}
+    rows_of = _split(document)
     for side, which in enumerate(SETS):
-        by_kind = defaultdict[str, Any](lambda: (array("q"), array("q")))
-        for label, begin, end, at in document.rows(which, "label", "begin", "end", "position"):
-            if label in known:
-                by_kind[label][0].append(end - begin)
-                by_kind[label][1].append(at)
+        took, position = _durations(document, which), document.column(which, "position")
         for kind in kinds:
-            lasts, places = by_kind[kind.label]
+            rows = rows_of[kind.label][side]
+            lasts, places = took[rows], position[rows]
             order = np.lexsort((places, lasts))
-            kind.medians[side] = places[order[(len(order) - 1) // 2]]
+            kind.medians[side] = int(places[order[(len(order) - 1) // 2]])
             chosen[which][kind.medians[side]] = None
     chosen["sample"] |= dict.fromkeys(one.position for one in document.aligned)
     slow = [one for one in document.marked() if one.set == "sample"]

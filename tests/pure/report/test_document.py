@@ -185,6 +185,10 @@ def test_without_entries_the_text_and_the_executions_are_the_same(
         assert [*bare.rows(which, *names)] == [*whole.rows(which, *names)]
         some = [at for (at,) in whole.rows(which, "position")][1:4]
         assert [*bare.rows(which, *names, of=some)] == [*whole.rows(which, *names, of=some)]
+        for name in (*names, "begin", "anomalous", "label"):
+            column = bare.column(which, name).tolist()
+            assert column == whole.column(which, name).tolist()
+            assert column == [value for (value,) in whole.rows(which, name)]
     texts = []
     for document in (whole, bare):
         console = Console(file=io.StringIO(), width=100)
