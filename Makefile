@@ -94,10 +94,11 @@ fuzz: build packages-fuzz ## coverage-guided fuzzing with sanitizers, FUZZ_SECON
 
 # Repeat one with --campaign and --only; an interrupted one goes on where it was.  Its hours
 # of work are in critpath-mutations/, which `make clean` leaves.
-mutations: build ## 1,000,000 changed traces: no crash, no hang, no loss without a mark (hours)
+mutations: build ## 1,000,000 changed traces, 50,000 files of all formats: no crash, no hang (hours)
 	@mkdir -p critpath-mutations
 	$(BIN)/python tests/fuzz/mutate.py --inputs 1000000 --campaign 1 \
 	  --state critpath-mutations/mutations.state --json critpath-mutations/mutations.json
+	$(BIN)/python tests/fuzz/mutate_files.py --json critpath-mutations/files.json
 
 mutants: installed packages-test ## 300 changed lines of what judges: how many the pure tests notice
 	$(BIN)/pip install --quiet --group mutants

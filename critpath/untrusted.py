@@ -1,16 +1,22 @@
-"""What others wrote: files, JSON that a small file would make a large one of, patterns."""
+"""What others wrote: files, JSON that a small file would make a large one of, patterns.
+
+Whoever decodes such a file does it within `refuse_damaged`: whatever its bytes make a library or a
+check of ours raise then ends in exit code 4, with the file's name.
+"""
 
 from __future__ import annotations
 
 import errno
 import json
 import os
+import re
 import stat
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
-from critpath.errors import UsageError
+from critpath.errors import CritpathError, UnreadableError, UsageError
 from critpath.extras import require
 from critpath.units import safe_text, shorten
 
@@ -21,6 +27,50 @@ LARGEST: Final = ROOM // 2  # bytes of one that is read at all
 # its place: a dict of one key, an empty text.
 _CONTAINER: Final = 240
 _ITEM: Final = 64
+_SHOWN: Final = 200  # technical: letters of what a library says of a file
+
+# What decoding raises: of Python, and of these modules, whose errors have no base in common.
+_DAMAGE: Final = (
+    *(ValueError, TypeError, LookupError, ArithmeticError, RecursionError, EOFError),
+    NotImplementedError,
+)
+_DECODERS: Final = frozenset({"pyarrow", "msgspec", "struct", "zlib", "_csv"})
+
+
+@contextmanager
+def refuse_damaged(file: str | Path, do: str, what: str = "damaged") -> Iterator[None]:
+    """Refuse a file if reading or decoding it fails; an error of ours gets the file's name.
+
+    Parameters
+    ----------
+    file : str or Path
+        As the user knows it.
+    do : str
+        What the user can do about it.
+    what : str
+        What is wrong if a library cannot decode it.
+
+    Raises
+    ------
+    UnreadableError
+    """
+    try:
+        yield
+    except UnreadableError as error:
+        if f"{file}" in error.what:
+            raise
+        raise UnreadableError(f"{file}: {error.what}", error.do) from error
+    except CritpathError:
+        raise
+    except OSError as error:
+        raise UnreadableError(f"{file}: {error.strerror or error}", do) from error
+    except Exception as error:
+        known = isinstance(error, _DAMAGE)
+        if not known and type(error).__module__.partition(".")[0] not in _DECODERS:
+            raise
+        first = safe_text(f"{error}".partition("\n")[0])
+        why = f" ({shorten(first, _SHOWN)})" if first else ""
+        raise UnreadableError(f"{file}: {what}{why}", do) from error
 
 
 def read_regular(
@@ -51,6 +101,20 @@ def read_regular(
     OSError
         If it is anything else, with `strerror` to be shown; a name with a null character too.
     """
+    with open_regular(name, dir_fd=dir_fd) as stream:
+        about = os.fstat(stream.fileno())
+        if owners is not None and about.st_uid not in owners:
+            raise OSError(errno.EPERM, "another user's", str(name))
+        if not shared and about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise OSError(errno.EPERM, "others may write it", str(name))
+        content = stream.read(most + 1)
+    if len(content) > most:
+        raise OSError(errno.EFBIG, f"larger than {most:,} bytes", str(name))
+    return content
+
+
+def open_regular(name: str | Path, *, dir_fd: int | None = None) -> IO[bytes]:
+    """Open a regular file; raises OSError as `read_regular` does."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     try:
         descriptor = os.open(name, flags, dir_fd=dir_fd)
@@ -60,27 +124,25 @@ def read_regular(
         if error.errno == errno.ELOOP:
             error.strerror = "a link"
         raise
-    try:
-        about = os.fstat(descriptor)
-        if not stat.S_ISREG(about.st_mode):
-            raise OSError(errno.EINVAL, "no regular file", str(name))
-        if owners is not None and about.st_uid not in owners:
-            raise OSError(errno.EPERM, "another user's", str(name))
-        if not shared and about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            raise OSError(errno.EPERM, "others may write it", str(name))
-        with open(descriptor, "rb", closefd=False) as stream:
-            content = stream.read(most + 1)
-    finally:
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-    if len(content) > most:
-        raise OSError(errno.EFBIG, f"larger than {most:,} bytes", str(name))
-    return content
+        raise OSError(errno.EINVAL, "no regular file", str(name))
+    return os.fdopen(descriptor, "rb")
+
+
+def digest_regular(name: str | Path) -> str:
+    """Return the SHA-256 of a regular file; raises OSError as `read_regular` does."""
+    import hashlib  # noqa: PLC0415 - start-up time
+
+    with open_regular(name) as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def read_object(name: str | Path, most: int, **how: Any) -> Mapping[str, Any]:
     """Return the JSON object in a file that `read_regular` reads; empty where there is none."""
     try:
-        found = load_json(read_regular(name, most, **how))
+        # Surrogates stay: where files are, whose names may be no UTF-8, is written there.
+        found = load_json(read_regular(name, most, **how), surrogates=True)
     except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
@@ -90,7 +152,7 @@ class TooLargeError(ValueError):
     """A document would take too much memory."""
 
 
-def load_json(content: bytes, *, room: int = ROOM, **options: Any) -> Any:
+def load_json(content: bytes, *, room: int = ROOM, surrogates: bool = False, **options: Any) -> Any:
     """Read a JSON document, unless it is larger than what there is room for.
 
     Parameters
@@ -100,6 +162,9 @@ def load_json(content: bytes, *, room: int = ROOM, **options: Any) -> Any:
     room : int
         Bytes of memory that it may take.  What it takes at most is known before it is read:
         no item without a comma or a bracket before it.
+    surrogates : bool
+        Whether lone surrogates, for which JSON has escapes and UTF-8 has no letters, stay as
+        they are: where they are written as JSON again.
     **options : callable
         As `json.loads` takes them.
 
@@ -120,7 +185,18 @@ def load_json(content: bytes, *, room: int = ROOM, **options: Any) -> Any:
     needed = letters + containers * _CONTAINER + content.count(b",") * _ITEM
     if needed > room:
         raise TooLargeError(f"would take {needed:,} bytes of memory, more than {room:,}")
-    return json.loads(content.decode("utf-8"), **options)
+    text = content.decode("utf-8")
+    if not surrogates and (b"\\ud" in content or b"\\uD" in content):
+        text = _ESCAPES.sub(lambda found: "\\ufffd" if found[1] else found[0], text)
+    return json.loads(text, **options)
+
+
+# A pair of surrogates; a lone one; any other escape, of which the second letter is none's first.
+_ESCAPES: Final = re.compile(
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+    r"|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\.",
+    re.DOTALL,
+)
 
 
 LONGEST_PATTERN: Final = 200  # characters of a regular expression

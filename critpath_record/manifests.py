@@ -25,11 +25,12 @@ from critpath.model.recording import (
     GAPS_FORMAT,
     MANIFEST_BYTES,
     RECORDING,
+    SAMPLED,
     Chosen,
 )
 from critpath.schema.ways import REQUESTS, SOCKETS
 from critpath.units import plural
-from critpath.untrusted import load_json, read_regular
+from critpath.untrusted import digest_regular, load_json, read_regular
 from critpath_record.dirfd import write_whole
 from critpath_record.output import OutputDirectory
 from critpath_record.proc import list_pids, read_name, read_text
@@ -221,7 +222,7 @@ def manifest_to_json(manifest: Manifest) -> str:
     document = {"format": MANIFEST_FORMAT, **asdict(manifest)}
     made, budget = document.pop("gaps_file"), document.pop("overhead")
     del document["trigger"]  # of a dump it is told with what recording cost
-    for key in ("counts", "groups"):
+    for key in ("counts", "groups", "files"):
         if not document[key]:
             del document[key]
     if manifest.block_runs == FORMER_BLOCK_RUNS:
@@ -238,10 +239,26 @@ def manifest_to_json(manifest: Manifest) -> str:
 
 
 def write_manifest(directory: Path, manifest: Manifest) -> None:
-    """Replace ``critpath.json`` atomically; after an OSError the earlier one is still there."""
+    """Replace ``critpath.json`` atomically; after an OSError the earlier one is still there.
+
+    Of a recording that ended it has the digests of what stands beside the trace's streams.
+    """
+    if manifest.state != RECORDING:
+        manifest = replace(manifest, files=digest_files(directory))
     write_whole(directory / MANIFEST, manifest_to_json(manifest), sync=True)
     for stale in directory.glob(f".{MANIFEST}.*"):  # of a recorder killed just there
         stale.unlink(missing_ok=True)
+
+
+def digest_files(directory: Path) -> dict[str, str]:
+    """Return the SHA-256 of what a recording has beside its trace's streams, by its name there."""
+    places = [directory / name for name in (*BESIDE, SAMPLED, COUNTS)]
+    places += [*directory.glob(f"{STACKS}/*"), *directory.glob(f"{TRACE}/**/metadata")]
+    found = {}
+    for place in sorted(places):
+        with contextlib.suppress(FileNotFoundError):
+            found[place.relative_to(directory).as_posix()] = digest_regular(place)
+    return found
 
 
 # Reading back
@@ -251,7 +268,7 @@ def read_manifest(directory: Path) -> Manifest:
     """Read a recording's manifest."""
     place, do = directory / MANIFEST, "name a recording's directory"
     try:
-        document = load_json(read_regular(place, MANIFEST_BYTES))
+        document = load_json(read_regular(place, MANIFEST_BYTES), surrogates=True)
         if isinstance(document, dict) and document.get("format") in _FORMATS:
             return build_manifest(document)
     except (OSError, ValueError, RecursionError) as error:

@@ -28,7 +28,16 @@ _REQUEST_LINE: Final = re.compile(
     rb"(%s) (?:https?://[^/\s]*)?(/[^\s?#;]*)([\s?#;][^\r\n]*)?" % b"|".join(METHODS)
 )
 # Of a path: a word, with a version's number or a single digit at its end (v1, oauth2, ipv6).
-_WORD: Final = re.compile(r"v\d{1,2}|[A-Za-z._~-]{1,24}|[A-Za-z]{2,10}\d", re.ASCII)
+_LONGEST: Final = 24  # technical: letters of a segment with words
+_BETWEEN: Final = re.compile(r"[._~-]+")
+_WORD: Final = re.compile(
+    r"v\d{1,2}|[a-z]{1,15}|[A-Z]{1,8}|[A-Z][a-z]{1,14}|(?:[a-z]{2,10}|[A-Z]{2,8})\d", re.ASCII
+)
+# placeOrder, UserById: letters of both cases are words only where each may be read as one.
+_CAMEL: Final = re.compile(r"[a-z]{2,12}(?=[A-Z])|[A-Z][a-z]{1,11}", re.ASCII)
+_SAYABLE: Final = re.compile(r"(?=.*[aeiouy])(?!.*[^aeiouy]{4})", re.IGNORECASE)
+_LITTLE: Final = frozenset(re.findall(r"\w+", "as at by do go id in is me my no of on or to up"))
+_MOST_WORDS: Final = 4  # technical: of one name in both cases
 _FOLDED: Final = ":id"
 _FILES: Final = frozenset(
     re.findall(r"\w+", "css gif htm html ico jpeg jpg js json map mjs pdf php png svg txt webp xml")
@@ -80,6 +89,34 @@ _SQL_VALUE: Final = re.compile(r"\$\d+|(?<![\w$])[+-]?\.?\d[\w.]*", re.ASCII)
 _SQL_VALUES: Final = re.compile(r"\?(?:\s*,\s*\?)+")
 # From here on it may be text that somebody wrote: quoted (also $$...$$), or a comment.
 _SQL_QUOTED: Final = re.compile(r"'|\$(?!\d)|/\*|--|\0")
+# A word after these is somebody's name or password, of statements about users.
+_USERS: Final = frozenset(("ALTER", "CREATE", "DROP", "REASSIGN", "RENAME", "SET"))
+_WORDS: Final = r"(?:[\w$@.%-]+|\"[^\"]*\"?|`[^`]*`?)"
+_SQL_USER: Final = re.compile(
+    r"\b(USER(?! MAPPING)|ROLE|GROUP|LOGIN|FOR|AUTHORIZATION|OWNER TO|OWNED BY|DEFINER ?=)\s+"
+    rf"((?:IF\s+(?:NOT\s+)?EXISTS\s+)?)(?!\?){_WORDS}.*",
+    re.IGNORECASE,
+)
+_SQL_SECRET: Final = re.compile(
+    rf"\b(PASSWORD|IDENTIFIED(?:\s+WITH\s+\w+)?(?:\s+(?:BY|AS))?)\s+(?!\?|FOR\b){_WORDS}.*",
+    re.IGNORECASE,
+)
+_SQL_GRANT: Final = re.compile(
+    r"\b(GRANT|REVOKE)\b(.*?\bON\s+\S+)?\s+(?:(TO|FROM)\b)?.*", re.IGNORECASE
+)
+_SQL_SET: Final = re.compile(
+    rf"(SET\s+(?:SESSION\s+|LOCAL\s+|GLOBAL\s+)?(?!TRANSACTION|NAMES|CHARACTER){_WORDS})"
+    r"(\s*=\s*|\s+TO\s+|\s+)(?!=|TO\b).+",
+    re.IGNORECASE,
+)
+# What is equal to something: a name that was there before, a function, a word of SQL's, or a value.
+_SQL_EQUAL: Final = re.compile(rf"(=\s*)({_WORDS})(?![\w$@.%-]|\s*\()")
+_SQL_LISTED: Final = re.compile(r"\b(VALUES\s*\(|IN\s*\()(?!\s*SELECT\b)([^()]*)", re.IGNORECASE)
+_SQL_OWN: Final = frozenset(
+    re.findall(
+        r"\w+", "ALL ANY ARRAY CASE CURRENT_DATE CURRENT_TIMESTAMP DEFAULT FALSE NOT NULL TRUE"
+    )
+)
 _SQL_LENGTH: Final = 44  # where the message goes on: what is before the statement varies
 _NAMES: Final = 8  # bytes by which longer names of prepared statements make room for less
 
@@ -170,12 +207,29 @@ def _label_http(data: bytes) -> str:
 
 def fold_segment(segment: str) -> str:
     """Return a segment of a path, ``:id`` for one that is no word."""
-    if segment in {"", "…"} or _WORD.fullmatch(segment):
+    if segment in {"", "…"} or _has_words(segment):
         return segment
     name, dot, ending = segment.rpartition(".")
     if dot and ending in _FILES:
-        return f"{name if _WORD.fullmatch(name) else _FOLDED}.{ending}"
+        return f"{name if _has_words(name) else _FOLDED}.{ending}"
     return _FOLDED
+
+
+def _has_words(segment: str) -> bool:
+    """Tell whether a segment is words, which no token is: of one case each, none of them long."""
+    return len(segment) <= _LONGEST and all(map(_is_word, _BETWEEN.split(segment)))
+
+
+def _is_word(text: str) -> bool:
+    if not text or _WORD.fullmatch(text):
+        return True
+    words = _CAMEL.findall(text)
+    return (
+        1 < len(words) <= _MOST_WORDS
+        and "".join(words) == text
+        and all(len(of) > 2 or of.lower() in _LITTLE for of in words)
+        and all(map(_SAYABLE.match, words))
+    )
 
 
 def _label_command(data: bytes) -> str:
@@ -203,11 +257,33 @@ def label_sql(data: bytes, *, quotes: str = "", cut: bool = False, room: int = _
     value = end < len(text) and text[end] not in "/-#\0"
     text = _SQL_VALUE.sub("?", text[:end])
     text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    if value:
+    text = _hide_unquoted(text, first[1].upper())
+    if value and not text.endswith("?"):
         text += "?" if text.endswith(("(", "=")) else " ?"
     elif cut and len(text) > room:
         text = text[:room].rpartition(" ")[0] + " …"
     return cut_text(_SQL_VALUES.sub("?", text).rstrip(" ;"))
+
+
+def _hide_unquoted(text: str, verb: str) -> str:
+    """Return the words of a statement without names of users, and values that nobody quoted."""
+    if verb in {"GRANT", "REVOKE"}:
+        return _SQL_GRANT.sub(
+            lambda of: f"{of[1]}{of[2] or ''} {f'{of[3]} ' if of[3] else ''}?", text
+        )
+    if verb in _USERS:
+        text = _SQL_SECRET.sub(r"\1 ?", _SQL_USER.sub(r"\1 \2?", text))
+    if verb == "SET":
+        return _SQL_SET.sub(r"\1\2?", text)
+
+    def hide(of: re.Match[str]) -> str:
+        word = of[2].strip('"`')
+        before = text[: of.start(2)]
+        known = re.search(rf"(?<![\w$]){re.escape(word.partition('.')[0])}(?![\w$])", before)
+        return of[0] if known or word.upper() in _SQL_OWN else f"{of[1]}?"
+
+    text = _SQL_LISTED.sub(lambda of: f"{of[1]}{'?' if of[2].strip() else ''}", text)
+    return _SQL_EQUAL.sub(hide, text)
 
 
 def cut_text(text: str) -> str:

@@ -18,7 +18,7 @@ from critpath.commands.settings import Settings
 from critpath.commands.sources import check_inputs
 from critpath.errors import EXIT_INCONCLUSIVE, EXIT_INTERNAL, EXIT_OK, CritpathError
 from critpath.extras import EXTRAS, find_missing
-from critpath.model.recording import RECORDING
+from critpath.model.recording import INTERRUPTED, RECORDING
 from critpath.units import format_ns, plural, safe_text
 
 if TYPE_CHECKING:
@@ -390,7 +390,12 @@ def check_recordings(sources: Iterable[Path], settings: Settings) -> Iterator[Ch
             with Progress(quiet=settings["quiet"]) as tell:
                 tell(f"reading {recording}")
                 events, manifest, odd = inspect_recording(recording, settings["reader"])
-            wrong = (*_missing_runs(events), *_describe_losses(events), *odd)
+            wrong = (
+                *_describe_end(manifest),
+                *_missing_runs(events),
+                *_describe_losses(events),
+                *odd,
+            )
             notes = (*_describe_gaps(events, manifest), *(() if wrong else _why_whole(manifest)))
             yield Checked(f"{recording}", _contents(events, manifest), notes, wrong)
 
@@ -437,6 +442,15 @@ def _describe_gaps(events: Events, manifest: Manifest) -> Iterator[str]:
         yield f"{plural(len(base), 'gap')}, {time} in all: not recorded, and no loss"
     for gap in manifest.gaps[:_SHOWN]:
         yield f"not recorded for {format_ns(max(gap.end - gap.begin, 0))}: {gap.what}"
+
+
+def _describe_end(manifest: Manifest) -> Iterator[str]:
+    """Say that what was recorded last may not be there."""
+    if manifest.state == INTERRUPTED:
+        yield (
+            "its recorder was killed or failed: what it had not written by then is missing at "
+            "the end; runs that had ended are whole"
+        )
 
 
 def _missing_runs(events: Events) -> Iterator[str]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import csv
-from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -16,6 +14,7 @@ from critpath.commands.output import (
     make_console,
     warn,
     write_output,
+    write_rows,
 )
 from critpath.commands.settings import Settings
 from critpath.errors import UsageError
@@ -65,7 +64,7 @@ def show_look(arguments: argparse.Namespace, settings: Settings, name: str) -> N
 
         text = to_json(document) + "\n"
     elif name == "csv":
-        text = "".join(_write_csv(document, arguments.by))
+        text = _write_csv(document, arguments.by)
     else:
         from critpath.report.text import render_look  # noqa: PLC0415 - start-up time
 
@@ -117,15 +116,9 @@ def _hint_next(document: LookDocument, settings: Settings) -> None:
         hint(f"{'     ' if number else 'next:'} {command}", quiet=settings["quiet"])
 
 
-def _write_csv(document: LookDocument, by: str | None) -> Iterator[str]:
-    """Yield the lines: a row for each thread, or process."""
+def _write_csv(document: LookDocument, by: str | None) -> str:
+    """Return the lines: a row for each thread, or process."""
     from critpath.documents.look import flatten_rows  # noqa: PLC0415 - start-up time
 
-    rows = document.processes if by == "process" else document.threads
-    for number, cells in enumerate(flatten_rows(rows)):
-        text = StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        if not number:
-            writer.writerow(cells)
-        writer.writerow("" if value is None else value for value in cells.values())
-        yield text.getvalue()
+    rows = list(flatten_rows(document.processes if by == "process" else document.threads))
+    return write_rows([*rows[:1], *(of.values() for of in rows)])

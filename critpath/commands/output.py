@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 STDOUT = "-"
 _TRAILING = re.compile(r"[ \t]+$", re.MULTILINE)
 SHOWN_WARNINGS = 20
+_FORMULA = re.compile(r"[=+@-](?![0-9.e+-]*\Z)")  # a number is none
 _WIDTH = 120  # of text that goes to no terminal: a CI system's log, a file
 
 
@@ -46,6 +47,27 @@ def write_output(place: str, text: str) -> None:
             binary.flush()
     else:
         write_text(Path(place), text)
+
+
+def write_rows(rows: Iterable[Iterable[object]]) -> str:
+    """Return rows as CSV whose texts do nothing: in a terminal, in a CI system's log, in a sheet.
+
+    A text that a spreadsheet takes for a formula begins with an apostrophe, as it has it itself.
+    """
+    import csv  # noqa: PLC0415 - start-up time
+    from io import StringIO  # noqa: PLC0415 - as above
+
+    from critpath.units import safe_text  # noqa: PLC0415 - as above
+
+    def cell(value: object) -> object:
+        if not isinstance(value, str):
+            return "" if value is None else value
+        text = safe_text(value)
+        return f"'{text}" if _FORMULA.match(text) else text
+
+    written = StringIO()
+    csv.writer(written, lineterminator="\n").writerows(map(cell, row) for row in rows)
+    return log_text(written.getvalue())
 
 
 def write_pieces(place: str, pieces: Iterable[bytes]) -> None:

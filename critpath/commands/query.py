@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,6 +19,7 @@ from critpath.commands.output import (
     warn,
     write_output,
     write_pieces,
+    write_rows,
 )
 from critpath.commands.queried import TABLE as EVENTS
 from critpath.commands.queried import parse_query, question_of, tables_of
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
 SETTINGS = (*READING, *RUNNING)
 FORMATS: Final = ("table", "csv", "json", "parquet")
 _EVENT_TYPES: Final = dict.fromkeys(("recording", "host", "name"), "VARCHAR") | {"cpu": "INTEGER"}
+_MEMORY: Final = 2 << 30  # technical: bytes that a query may take if nothing is said
 _MOST_ROWS: Final = 1000  # on a terminal
 
 # What each table has; `critpath query --tables` shows it.
@@ -94,7 +94,7 @@ class Database:
     sketches : mapping of str to pyarrow.Table
         What else is known, by the names of `MEANINGS`.
     max_memory : int
-        Bytes that a query may take; 0 for what DuckDB takes by itself.
+        Bytes that a query may take; 0 for `_MEMORY`.
 
     Raises
     ------
@@ -139,8 +139,7 @@ class Database:
             self._connection.execute(f"CREATE VIEW {name} AS SELECT * FROM {name}_arrow")  # noqa: S608 - a name of ours
         for statement in _VIEWS if made else ():
             self._connection.execute(statement)
-        if max_memory:
-            self._connection.execute(f"SET memory_limit='{max_memory}B'")
+        self._connection.execute(f"SET memory_limit='{max_memory or _MEMORY}B'")
         for statement in _LOCKS:
             self._connection.execute(statement)
 
@@ -186,9 +185,12 @@ class Database:
             return None if found is None else found.to_arrow_table()
         except self._errors as error:
             first = str(error).strip().split("\n")[0]
-            raise UsageError(
-                f"DuckDB refuses it: {first}", "critpath query --tables says what can be asked"
-            ) from None
+            do = "critpath query --tables says what can be asked"
+            if first.startswith("Out of Memory"):
+                do = (
+                    f"ask for fewer rows, or allow more: --max-memory 8G ({_MEMORY >> 30}G without)"
+                )
+            raise UsageError(f"DuckDB refuses it: {first}", do) from None
 
     def meanings(self) -> dict[str, dict[str, str]]:
         """Return what columns of tables mean, as far as it is known."""
@@ -334,14 +336,11 @@ def _write(found: pa.Table, arguments: argparse.Namespace) -> None:
         return
     names = list(found.column_names)
     rows = zip(*(found.column(at).to_pylist() for at in range(len(names))), strict=True)
-    text = StringIO()
     if arguments.format == "csv":
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(names)
-        writer.writerows([_cell(value) for value in row] for row in rows)
+        text = write_rows([names, *(map(_cell, row) for row in rows)])
     elif arguments.format == "json":
-        for row in rows:
-            text.write(json.dumps(dict(zip(names, row, strict=True)), default=str) + "\n")
+        found_rows = (dict(zip(names, row, strict=True)) for row in rows)
+        text = "".join(json.dumps(row, default=str) + "\n" for row in found_rows)
     elif arguments.output == STDOUT:
         listed = list(rows)
         _show(names, listed[:_MOST_ROWS])
@@ -350,7 +349,7 @@ def _write(found: pa.Table, arguments: argparse.Namespace) -> None:
         return
     else:
         raise UsageError("a table is for the terminal", "choose --format csv, json or parquet")
-    write_output(arguments.output, text.getvalue())
+    write_output(arguments.output, text)
 
 
 def _show(names: list[str], rows: list[Any], title: str = "") -> None:

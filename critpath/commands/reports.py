@@ -24,7 +24,7 @@ from critpath.commands.output import (
 from critpath.commands.sources import check_inputs
 from critpath.errors import CritpathError, UnreadableError, UsageError
 from critpath.units import log_text
-from critpath.untrusted import LARGEST
+from critpath.untrusted import LARGEST, refuse_damaged
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -347,7 +347,8 @@ def load_saved(file: str) -> Document:
         raise UnreadableError(
             f"cannot read {file}: {error.strerror}", "give a readable file"
         ) from None
-    return load_document(content)
+    with refuse_damaged(file, "give a file of critpath compare --json, or saved paths"):
+        return load_document(content)
 
 
 def load_comparison(file: str) -> ComparisonDocument:

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from critpath.commands.overview import QUIET
 from critpath.errors import UsageError
 from critpath.schema.parameters.shared import DEFAULTS
-from critpath.units import TRACE_ID
+from critpath.units import TRACE_ID, safe_text, shorten
 
 if TYPE_CHECKING:
     from critpath.model import CompareSettings
@@ -762,8 +762,9 @@ def _section(file: Path, *, asked: bool) -> Mapping[str, Any] | None:
         raise UsageError(
             f"cannot read {file}: {error.strerror}", "name a readable file with --config"
         ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"{file}: not valid TOML: {error}", "correct it") from None
+    except (ValueError, RecursionError) as error:  # no TOML, no UTF-8, or too many digits
+        why = shorten(safe_text(f"{error}".partition("\n")[0]))
+        raise UsageError(f"{file}: not valid TOML: {why}", "correct it") from None
     if file.name != "pyproject.toml":
         return content
     tool = content.get("tool", {})

@@ -21,7 +21,7 @@ from critpath.incidents.dumps import NAME
 from critpath.incidents.usual import DIRECTORY
 from critpath.report.document import load_document, to_json, to_plain
 from critpath.units import safe_text
-from critpath.untrusted import LARGEST, load_json, read_regular
+from critpath.untrusted import LARGEST, load_json, read_regular, refuse_damaged
 
 INCIDENT, COMPARISON, PAGE = "incident.json", "comparison.json", "page.html"
 STATE: Final = "state.json"
@@ -95,7 +95,8 @@ def read_incidents(
 
 
 def _load(file: Path, most: int) -> Document:
-    return load_document(_read(file, most))
+    with refuse_damaged(file, "remove it"):
+        return load_document(_read(file, most))
 
 
 def _read(file: Path, most: int) -> bytes:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -36,7 +37,7 @@ from critpath.model.signatures import (
     Entry,
 )
 from critpath.units import safe_text
-from critpath.untrusted import load_json, read_regular
+from critpath.untrusted import load_json, read_regular, refuse_damaged
 
 STORE_FORMAT: Final = "critpath/known/1"
 ENTRY_FORMAT: Final = "critpath/known-entry/1"
@@ -50,6 +51,7 @@ _LABEL: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
 _NAME: Final = re.compile(r"[0-9TZ-]{20}-[0-9a-f]{6}\.json")
 _TIME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
 _SIDES: Final = ("documents", "normal")
+_NO_LINK: Final = "put the directory itself in its place"
 _DO: Final = "take it back from version control, remove the file, or leave it out with --skip-bad"
 
 
@@ -193,6 +195,8 @@ def _files(path: Path, notes: list[str], *, skip_bad: bool) -> Iterator[tuple[st
             raise error
         notes.append(f"left out: {error.what}")
 
+    if top.is_symlink():  # skipping what is bad would leave an empty store
+        raise UnreadableError(f"{top}: a link, which a store's directories are not", _NO_LINK)
     for directory in _listed(top):
         if directory.is_symlink() or not directory.is_dir():
             refuse(directory, "no directory of a label")
@@ -208,9 +212,8 @@ def _files(path: Path, notes: list[str], *, skip_bad: bool) -> Iterator[tuple[st
 
 def _listed(directory: Path) -> list[Path]:
     """Return what is in a directory, in order; nothing where it is not there."""
-    if not directory.is_dir() or directory.is_symlink():
-        return []
-    return sorted(directory.iterdir())
+    with refuse_damaged(directory, _DO):
+        return sorted(directory.iterdir()) if os.path.lexists(directory) else []
 
 
 def _load(file: Path, path: Path) -> Mapping[str, Any]:
@@ -223,7 +226,7 @@ def _load(file: Path, path: Path) -> Mapping[str, Any]:
                 f"make one: critpath known add {path} SOURCE --label NAME",
             ) from error
         raise UnreadableError(f"{file}: {error.strerror or error}", _DO) from error
-    try:
+    with refuse_damaged(file, _DO, "no JSON of an entry"):
         parts = msgspec.structs.asdict(msgspec.json.decode(content, type=_File))
         found = {
             name: part
@@ -234,8 +237,6 @@ def _load(file: Path, path: Path) -> Mapping[str, Any]:
             for name, part in parts.items()
             if part is not None and part is not _NOTHING
         }
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise UnreadableError(f"{file}: no JSON of an entry: {error}", _DO) from error
     return {**found, "": blake2b(content).hexdigest()}
 
 
@@ -287,10 +288,11 @@ class _WrongError(ValueError):
 
 def _read_entry(file: Path, label: str) -> Entry:
     found = _load(file, file)
-    try:
-        return _entry(found, label)
-    except _WrongError as error:
-        raise UnreadableError(f"{file}: {error}", _DO) from error
+    with refuse_damaged(file, _DO):
+        try:
+            return _entry(found, label)
+        except _WrongError as error:
+            raise UnreadableError(f"{file}: {error}", _DO) from error
 
 
 def _entry(found: Mapping[str, Any], directory: str) -> Entry:

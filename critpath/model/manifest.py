@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import fields
+from pathlib import PurePosixPath
 from typing import Any, Final
 
 from critpath.model.containers import MOST_GROUPS, ControlGroup
@@ -21,6 +22,8 @@ from critpath.model.recording import (
     StreamFacts,
 )
 
+_HEXADECIMAL: Final = frozenset("0123456789abcdef")
+_DEEPEST: Final = 4  # technical: directories of a file's name below a recording
 _WHOLE: Final = 2**63 - 1  # technical: of a signed word
 
 
@@ -51,7 +54,7 @@ def build_manifest(data: Mapping[str, Any]) -> Manifest:
         streams=tuple(_stream(one) for one in take_list(data, "streams")),
         gaps=() if made else tuple(_gap(one) for one in take_list(data, "gaps")),
         gaps_file=take_text(data, "gaps") if made else "",
-        overhead=_mapping(data, "overhead"),
+        overhead=_overhead(data),
         machine=_mapping(data, "machine"),
         warmup=take_whole(data, "warmup"),
         prepare=take_text(data, "prepare"),
@@ -67,6 +70,7 @@ def build_manifest(data: Mapping[str, Any]) -> Manifest:
         critpath=take_text(data, "critpath"),
         counts=_mapping(data, "counts"),
         trigger=_mapping({"trigger": data.get("trigger") or {}}, "trigger"),
+        files=_digests(data),
     )
 
 
@@ -98,6 +102,26 @@ def _mapping(data: Mapping[str, Any], key: str) -> Mapping[str, object]:
     if not isinstance(value, dict):
         raise ManifestError(f"{key!r} is not an object")
     return value
+
+
+def _overhead(data: Mapping[str, Any]) -> Mapping[str, object]:
+    """Return what a budget did, with what it chose, which stands beside it."""
+    found, chosen = (
+        _mapping({key: data.get(key) or {}}, key) for key in ("overhead", "executions")
+    )
+    return {**found, "executions": chosen} if found and chosen else found
+
+
+def _digests(data: Mapping[str, Any]) -> Mapping[str, str]:
+    """Return digests by names of files, which lead nowhere but below the recording."""
+    found = _mapping(data, "files")
+    for name, digest in found.items():
+        parts = PurePosixPath(name).parts
+        below = 0 < len(parts) <= _DEEPEST and name.isprintable() and parts[0] != "/"
+        hidden = any(part[0] == "." for part in parts)
+        if not below or hidden or not isinstance(digest, str) or not {*digest} <= _HEXADECIMAL:
+            raise ManifestError("'files' is no list of files beside the manifest")
+    return {name: str(digest) for name, digest in found.items()}
 
 
 def take_whole(data: Mapping[str, Any], key: str) -> int:

@@ -215,6 +215,8 @@ class Manifest:
         Only cpus that lost something.
     streams : tuple of StreamFacts
         Every stream file of the trace as it was when the recording ended.
+    files : mapping of str to str
+        SHA-256 of what else belongs to the recording, by its name below the directory.
     gaps : tuple of Gap
         When somebody's hands on the tracer kept it from recording.
     gaps_file : str
@@ -286,6 +288,7 @@ class Manifest:
     critpath: str = ""
     counts: Mapping[str, object] = field(default_factory=dict)
     trigger: Mapping[str, object] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def lost(self) -> int:

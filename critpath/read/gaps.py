@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
@@ -12,7 +13,8 @@ import numpy as np
 
 from critpath.errors import UnreadableError
 from critpath.model.gaps import BASE, LAYERS, REASONS, Gaps, join_gaps, make_gaps
-from critpath.untrusted import load_json
+from critpath.units import safe_text, shorten
+from critpath.untrusted import load_json, open_regular
 
 if TYPE_CHECKING:
     from critpath.model import Manifest
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 MOST_GAPS: Final = 10_000_000
 _LONGEST: Final = 1_000  # bytes of a line
 _BATCH: Final = 10_000  # lines that are read at a time
+_SELECTED: Final = "selected.jsonl"
 _LATEST: Final = 1 << 62
 _TIMES: Final = ("begin", "closed", "opening", "end")
 _DO: Final = "take the file as it was recorded, or record again: without it gaps look like sleep"
@@ -61,6 +64,43 @@ def read_gaps(recording: Path, manifest: Manifest) -> Gaps:
     if manifest.gaps_file:
         found.append(_read_file(recording, manifest))
     return join_gaps(found) if found else Gaps()
+
+
+def check_selected(recording: Path, manifest: Manifest) -> Iterator[str]:
+    """Yield what is wrong with the list of what a budget chose, ``selected.jsonl``, a line each."""
+    file, counted = recording / _SELECTED, manifest.overhead.get("executions")
+    rows: Counter[str] = Counter()
+    try:
+        with open_regular(file) as stream:
+            for number, line in enumerate(chain.from_iterable(_batches(stream, file)), 1):
+                try:
+                    rows[_chosen_kind(load_json(line))] += 1
+                except (ValueError, RecursionError) as error:
+                    why = error if isinstance(error, _WrongError) else "no JSON object"
+                    yield f"{_SELECTED}: line {number}: {why}"
+                    return
+    except FileNotFoundError:
+        pass  # where nothing was chosen there is none
+    except OSError as error:
+        yield f"{_SELECTED} cannot be read: {error.strerror}"
+        return
+    for kind, of in counted.items() if isinstance(counted, dict) else ():
+        selected = of.get("selected") if isinstance(of, dict) else None
+        if isinstance(selected, int) and selected != rows[kind]:
+            name = shorten(safe_text(kind))
+            yield f"{_SELECTED} has {rows[kind]:,} runs of {name}: {selected:,} were chosen"
+
+
+def _chosen_kind(one: Any) -> str:
+    if not isinstance(one, dict) or not isinstance(one.get("kind"), str):
+        raise _WrongError("no run with its kind")
+    chance = one.get("chance")
+    if type(chance) not in {int, float} or not 0 < chance <= 1:
+        raise _WrongError("'chance' is none")
+    begin, tid = one.get("begin"), one.get("tid")
+    if type(begin) is not int or not -_LATEST < begin < _LATEST or type(tid) is not int:
+        raise _WrongError("'begin' or 'tid' is no number")
+    return str(one["kind"])
 
 
 def move_gaps(gaps: Gaps, host: int, clock: HostClock | None) -> Gaps:

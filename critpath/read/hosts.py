@@ -15,11 +15,12 @@ from critpath.model.recording import HOSTS, HOSTS_FORMAT
 from critpath.read.clocks import Trace
 from critpath.read.manifest import read_manifest
 from critpath.read.records import Record, replace
-from critpath.units import safe_text
+from critpath.units import safe_text, shorten
 from critpath.untrusted import load_json
 
 _LARGEST: Final = 8 << 20
 _MOST: Final = 1000
+_LONGEST_NAME: Final = 255  # bytes that a name has at most
 _LATEST: Final = 1 << 61  # ns: sums of times must not overflow
 _AGAIN: Final = "name the hosts' recordings one by one, or record again"
 
@@ -142,8 +143,10 @@ def _entry(file: Path, entry: Any) -> tuple[str, str]:
     below = entry.get("recording") if isinstance(entry, dict) else None
     if not isinstance(name, str) or not name or not isinstance(below, str) or not below:
         raise UnreadableError(f"{file}: a host has no name or no recording", _AGAIN)
-    if below in {".", ".."} or "/" in below or "\0" in below:
-        raise UnreadableError(f"{file}: the recording {safe_text(below)} is not beside it", _AGAIN)
+    too_long = len(below.encode("utf-8", "replace")) > _LONGEST_NAME
+    if below in {".", ".."} or "/" in below or "\0" in below or too_long:
+        which = shorten(safe_text(below))
+        raise UnreadableError(f"{file}: the recording {which} is not beside it", _AGAIN)
     return name, below
 
 

@@ -39,7 +39,7 @@ from critpath.model.recording import (
 from critpath.read.traces import find_trace_directories
 from critpath.schema.environment import Environment, fit_moments, read_machine
 from critpath.units import format_ns, plural, safe_text
-from critpath.untrusted import load_json
+from critpath.untrusted import load_json, refuse_damaged
 
 if TYPE_CHECKING:
     from critpath.model import Events
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 _AGAIN: Final = "record again, or give --execution"
 _WHOLE: Final = 2**63 - 1
+_DUMPED: Final = "lttng_statedump_end"  # in the stream of what there was at the begin
 _SHOWN: Final = 5  # gaps that somebody made
 _EMPTY: Final = Manifest(COMPLETE, "", (), "", (), {}, "", {}, {}, 0, 0)
 
@@ -57,7 +58,7 @@ def read_manifest(recording: Path) -> Manifest | None:
     file = recording / MANIFEST
     if not file.is_file():
         return None
-    try:
+    with refuse_damaged(file, _AGAIN, "not a manifest"):
         with file.open("rb") as stream:
             text = stream.read(MANIFEST_BYTES + 1)
         if len(text) > MANIFEST_BYTES:
@@ -72,8 +73,6 @@ def read_manifest(recording: Path) -> Manifest | None:
                 "read it with the critpath that recorded it, or a later one",
             )
         return build_manifest(data)
-    except (OSError, ValueError, RecursionError) as error:
-        raise UnreadableError(f"{file}: not a manifest ({error})", _AGAIN) from error
 
 
 def open_manifest(
@@ -198,7 +197,7 @@ def find_functions(recording: Path) -> tuple[dict[int, str], list[int]]:
         return {}, []
     names: dict[int, str] = {}
     project = []
-    try:
+    with refuse_damaged(file, _AGAIN, "not a list of functions"):
         data = load_json(file.read_bytes())
         if not isinstance(data, dict) or data.get("format") != _FUNCTIONS_FORMAT:
             raise ManifestError(f"its format is not {_FUNCTIONS_FORMAT!r}")
@@ -209,8 +208,6 @@ def find_functions(recording: Path) -> tuple[dict[int, str], list[int]]:
             names[number] = f"{name} ({where}:{take_whole(of, 'line')})"
             if take_flag(of, "project"):
                 project.append(number)
-    except (OSError, ValueError, RecursionError) as error:
-        raise UnreadableError(f"{file}: not a list of functions ({error})", _AGAIN) from error
     return names, project
 
 
@@ -240,6 +237,7 @@ def add_manifest(events: Events, manifest: Manifest) -> Events:
         recorded_faults=_mean_of_runs(manifest, "faults"),
     )
     events = add_counted_losses(events, manifest)
+    events = _add_uncounted_events(events, manifest)
     events = _add_machine(events, manifest)
     if manifest.streams:
         from critpath.read.streams import find_changed_streams  # noqa: PLC0415 - numpy
@@ -305,6 +303,33 @@ def add_counted_losses(events: Events, manifest: Manifest) -> Events:
             reason = "lost at an unknown time"
             found.append(Loss(events.begin, events.end, 0, counted.cpu, missing, packets, reason))
     return replace(events, losses=(*events.losses, *found)) if found else events
+
+
+def _add_uncounted_events(events: Events, manifest: Manifest) -> Events:
+    """Add a loss where streams are gone that the manifest does not list, or not any more.
+
+    Where they are listed, `find_changed_streams` says which of these are gone.
+    """
+    from critpath.model import Loss  # noqa: PLC0415 - numpy
+
+    recorder, listed = manifest.recorder, [of.events for of in manifest.streams]
+    there = sum(listed) if listed else events.total
+    count = recorder.get("event_count")
+    missing = count - there if type(count) is int and 0 <= count <= _WHOLE else 0
+    names = recorder.get("events")
+    dumped = recorder.get("name") == "ftrace" and isinstance(names, list) and _DUMPED in names
+    reason = ""
+    if missing > 0 and min(listed, default=0) >= 0:
+        where = "listed" if listed else "in the trace"
+        reason = f"{plural(missing, 'event')} of {count:,} that were recorded are not {where}"
+    elif dumped and not any(
+        "/statedump_" in of.name for of in (*events.streams, *manifest.streams)
+    ):
+        reason = "stream missing: what threads there were when the recording began"
+    if not reason:
+        return events
+    lost = Loss(events.begin, events.end, 0, -1, max(missing, 0), 0, reason)
+    return replace(events, losses=(*events.losses, lost))
 
 
 def _add_machine(events: Events, manifest: Manifest) -> Events:

@@ -202,12 +202,14 @@ class Recording:
         return add_host_losses(events, self.manifests, clocks)
 
     def find_other_contents(self, present: Sequence[StreamFacts]) -> tuple[str, ...]:
-        """Return a line for every file that is as long as it was and not the same, or is new."""
-        from critpath.read.streams import find_other_contents  # noqa: PLC0415 - numpy
+        """Return a line for every file that is not as it was, or is new."""
+        from critpath.read.gaps import check_selected  # noqa: PLC0415 - numpy
+        from critpath.read.streams import find_other_contents  # noqa: PLC0415 - as above
 
         if not self.manifest.streams:
             return ()
-        return tuple(find_other_contents(self.directory, self.manifest, present))
+        found = find_other_contents(self.directory, self.manifest, present)
+        return *found, *check_selected(self.directory, self.manifest)
 
     def survey_streams(self) -> tuple[StreamFacts, ...]:
         """Read it to its end, and tell what each of its stream files holds."""

@@ -7,10 +7,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from critpath.errors import UnreadableError
 from critpath.model.stacks import KINDS, Frame, Frames, Stacks
 from critpath.units import safe_text
-from critpath.untrusted import LARGEST, load_json
+from critpath.untrusted import LARGEST, load_json, refuse_damaged
 
 _FORMAT: Final = "critpath/stacks/1"
 _ROW: Final = np.dtype(
@@ -48,12 +47,9 @@ def open_stacks(recording: Path, names: tuple[str, str] = STACKS) -> Stacks | No
         return None
     named, rows = found
     place = named.parent
-    try:
+    with refuse_damaged(place, _DO, "not stacks of a recording"):
         frames, stacks, lost, period = _read_frames(named)
         events = _read_rows(rows, len(stacks))
-    except (OSError, ValueError, TypeError, RecursionError) as error:
-        what = f"{place}: not stacks of a recording ({safe_text(str(error))})"
-        raise UnreadableError(what, _DO) from None
     listed = zip(frames.function, frames.file, frames.line.tolist(), frames.module, strict=True)
     known = [Frame(*frame) for frame in listed]
     columns: Any = {name: events[name].astype(np.int64) for name in ("time", "tid", "woken")}

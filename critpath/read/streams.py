@@ -14,6 +14,7 @@ from critpath.read.compiled_trace import stream_size
 from critpath.read.packets import PacketColumn, StreamFile, has_end
 from critpath.read.program import Role
 from critpath.units import plural
+from critpath.untrusted import digest_regular
 
 if TYPE_CHECKING:
     from critpath.model import Events, Manifest
@@ -147,7 +148,7 @@ def _is_as_recorded(was: StreamFacts, now: StreamFacts) -> bool:
 def find_other_contents(
     recording: Path, manifest: Manifest, present: Sequence[StreamFacts]
 ) -> Iterator[str]:
-    """Yield a line for every file that is as long as it was and not the same, or is new."""
+    """Yield a line for every file that is new, or not as it was: of streams, as long as it was."""
     known = {one.name: one for one in manifest.streams}
     for now in present:
         was = known.get(now.name)
@@ -159,3 +160,9 @@ def find_other_contents(
             and digest_file(recording / now.name) != was.digest
         ):
             yield f"{now.name} has other contents than were recorded (SHA-256)"
+    for name, digest in manifest.files.items():
+        try:
+            if digest_regular(recording / name) != digest:
+                yield f"{name} has other contents than were recorded (SHA-256)"
+        except OSError as error:
+            yield f"{name} cannot be read any more: {error.strerror}"

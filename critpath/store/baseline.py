@@ -41,7 +41,7 @@ from critpath.schema.notes import Remark
 from critpath.store.columns import read_remarks, save_remarks
 from critpath.store.sessions import Baseline, Session
 from critpath.units import utf8
-from critpath.untrusted import LARGEST, TooLargeError, load_json
+from critpath.untrusted import LARGEST, TooLargeError, load_json, refuse_damaged
 
 FORMAT: Final = "critpath/baseline/2"
 FIRST: Final = "critpath/baseline/1"  # whose kinds have a text for what qualifies a state
@@ -88,12 +88,15 @@ def load_baseline(file: Path) -> Baseline:
         place is named.
     """
     try:
-        with file.open("rb") as stream:
-            content = stream.read(LARGEST + 1)
-        document = load_json(content, object_pairs_hook=_object)
-        return _baseline(document)
-    except OSError as error:
-        raise UnreadableError(f"{file}: cannot be read: {error.strerror or error}", _DO) from None
+        with refuse_damaged(file, _DO), file.open("rb") as stream:
+            return _baseline(_document(stream.read(LARGEST + 1), file))
+    except _Wrong as error:
+        raise UnreadableError(f"{file}: {error}".splitlines()[0], _DO) from None
+
+
+def _document(content: bytes, file: Path) -> Any:
+    try:
+        return load_json(content, object_pairs_hook=_object)
     except UnicodeDecodeError:
         raise UnreadableError(f"{file}: no text in UTF-8", _DO) from None
     except json.JSONDecodeError as error:
@@ -101,10 +104,6 @@ def load_baseline(file: Path) -> Baseline:
         raise UnreadableError(what, _DO) from None
     except TooLargeError as error:
         raise UnreadableError(f"{file}: {error}", _FEWER) from None
-    except (_Wrong, RecursionError, ValueError) as error:
-        # A ValueError is a number of more digits than Python reads.
-        what = str(error).splitlines()[0] if str(error) else "damaged"
-        raise UnreadableError(f"{file}: {what}", _DO) from None
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -153,7 +153,7 @@ class _PathsFile:
             metadata = parquet.metadata.metadata or {}
             if KEY not in metadata:
                 raise self.wrong("a Parquet file, but not one of saved paths")
-            about = load_json(metadata[KEY])
+            about = load_json(metadata[KEY], surrogates=True)  # names of files have some
             found = about.get("format") if isinstance(about, dict) else None
             if found not in {FORMAT, FIRST}:
                 raise self.wrong(f"format {found!r:.60}, this critpath reads {FORMAT}")

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from critpath.errors import UnreadableError
 from critpath.extras import require
 from critpath.files import atomic
 from critpath.model.signatures import LONGEST_TERM, Counts
 from critpath.store.reading import check_pages
-from critpath.untrusted import load_json
+from critpath.untrusted import load_json, refuse_damaged
 
 if TYPE_CHECKING:
     from critpath.model.signatures import Signatures
@@ -87,26 +86,14 @@ class CountsFile:
     def load(self) -> Counts:
         """Return its counts; raises UnreadableError if it is malformed."""
         require(f"{self.file}, which is Parquet,", "parquet")
-        import pyarrow as pa  # noqa: PLC0415 - slow to import
-        import pyarrow.parquet as pq  # noqa: PLC0415 - as above
+        import pyarrow.parquet as pq  # noqa: PLC0415 - slow to import
 
-        try:
+        with refuse_damaged(self.file, _DO, "no file of signatures"):
             with self.file.open("rb") as stream, pq.ParquetFile(stream) as parquet:
                 check_pages(stream.fileno(), parquet.metadata)
                 table = parquet.read(columns=["document", "term", "count"])
             description = load_json((table.schema.metadata or {}).get(_KEY, b""))
             return _make(table, description)
-        except (
-            pa.ArrowException,
-            OSError,
-            KeyError,
-            TypeError,
-            ValueError,
-            RecursionError,
-        ) as error:
-            raise UnreadableError(
-                f"{self.file}: no file of signatures ({str(error)[:80]})", _DO
-            ) from error
 
 
 def _make(table: Any, description: Any) -> Counts:

@@ -301,6 +301,8 @@ def calibration() -> CalibrationDocument:
         missing=[LackEntry("sessions", 100, 40, 0)],
         detectable=[
             DetectableEntry(10, 100, "total", "", 10e6, 0.6e6, 0.06, 0.06, True, 40),
+            DetectableEntry(10, 100, "rare", "", 10e6, 0.6e6, 0.06, 0.06, True, 40),
+            DetectableEntry(10, 100, "new", "", 0.0, 0.6e6, 0.06, None, True, 40),
             DetectableEntry(10, 100, "state", "RUN", 8e6, None, None, None, False, 40),
         ],
         floor=FloorEntry(

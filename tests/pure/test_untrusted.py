@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import os
 import socket
+import struct
+import zlib
 from pathlib import Path
 
+import msgspec
+import pyarrow as pa
 import pytest
 
-from critpath.untrusted import read_object, read_regular
+from critpath.errors import EXIT_UNREADABLE, UnreadableError, UsageError
+from critpath.untrusted import load_json, read_object, read_regular, refuse_damaged
 
 MOST = 100
 MINE = os.geteuid()
@@ -69,3 +76,61 @@ def test_a_file_of_the_right_user_is_read_whole(tmp_path):
 def test_what_is_no_object_is_empty(content, tmp_path):
     (tmp_path / "x").write_bytes(content)
     assert read_object(tmp_path / "x", MOST) == {}
+
+
+@pytest.mark.parametrize(
+    "decode",
+    [
+        lambda: b"\xff".decode("utf-8"),
+        "\ud800".encode,
+        lambda: json.loads("9" * 5000),
+        lambda: json.loads("[" * 100_000),
+        lambda: int.to_bytes(1 << 70, 8, "little"),
+        lambda: {}["what\nthere is not"],
+        lambda: struct.unpack("<q", b"1"),
+        lambda: zlib.decompress(b"no"),
+        lambda: msgspec.json.decode(b"{"),
+        lambda: (
+            next(csv.reader(["a\0", '"'], strict=True)) and next(csv.reader(['"'], strict=True))
+        ),
+        lambda: pa.array([1 << 70], pa.int64()),
+        lambda: pa.array([1]).cast(pa.struct([("a", pa.int64())])),
+        lambda: open("/there/is/none", "rb"),  # noqa: PTH123, SIM115 - it is not opened
+    ],
+)
+def test_whatever_decoding_raises_names_the_file_and_ends_in_4(decode):
+    with pytest.raises(UnreadableError) as refused, refuse_damaged("a/file", "do that"):
+        decode()
+    assert refused.value.exit_code == EXIT_UNREADABLE
+    assert refused.value.what.startswith("a/file: ")
+    assert "\n" not in refused.value.what
+    assert refused.value.do == "do that"
+
+
+def test_errors_of_ours_keep_what_they_say():
+    with pytest.raises(UnreadableError, match=r"^a/file: no JSON$"), refuse_damaged("a/file", ""):
+        raise UnreadableError("no JSON", "")
+    with pytest.raises(UnreadableError, match=r"^line 3 of a/file$"), refuse_damaged("a/file", ""):
+        raise UnreadableError("line 3 of a/file", "")
+    with pytest.raises(UsageError, match=r"^too few$"), refuse_damaged("a/file", ""):
+        raise UsageError("too few", "")
+    with pytest.raises(AttributeError), refuse_damaged("a/file", ""):
+        object().missing  # noqa: B018 - a fault of critpath is one
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (r'"a\ud800b"', "a\ufffdb"),
+        (r'"\udfff\ud800"', "\ufffd\ufffd"),
+        (r'"\ud83d\ude00"', "\U0001f600"),
+        (r'"\uD83D\uDE00\uDE00"', "\U0001f600\ufffd"),
+        (r'"\\ud800"', r"\ud800"),
+        (r'"\\\ud800"', "\\\ufffd"),
+        (r'{"\ud800": 1}', {"\ufffd": 1}),
+    ],
+)
+def test_lone_surrogates_become_a_character_that_files_can_have(text, found):
+    assert load_json(text.encode()) == found
+    kept = load_json(text.encode(), surrogates=True)
+    assert json.dumps(kept) == json.dumps(json.loads(text))

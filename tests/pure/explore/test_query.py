@@ -93,3 +93,39 @@ def test_a_query_without_a_recording_says_how_it_goes(critpath):
     run = critpath("query", "select 1")
     assert run.returncode == 2
     assert "--tables" in run.stderr
+
+
+HOSTILE = {
+    "\x1b]0;title\x07": "\ufffd]0;title\ufffd",
+    "\u202egpj.exe": "\ufffdgpj.exe",
+    "a\r\n::error::x": "a\ufffd\ufffd::error::x",
+    "::set-output name=a::b": ": :set-output name=a::b",
+    "=HYPERLINK(1)": "'=HYPERLINK(1)",
+    "@SUM(1)": "'@SUM(1)",
+    "-2+3+cmd|' /C calc'!A0": "'-2+3+cmd|' /C calc'!A0",
+    "+1-555": "+1-555",
+    "-5.5": "-5.5",
+    "-m web": "'-m web",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_no_name_does_anything_in_csv_or_text(critpath, extract, name):
+    letters = " || ".join(f"chr({ord(letter)})" for letter in name)
+    run = critpath("query", extract, f"select {letters} as a, -1.5 as b", "--format", "csv")
+    assert run.returncode == 0, run.stderr
+    assert run.stdout == f"a,b\n{HOSTILE[name]},-1.5\n"
+    table = critpath("query", extract, f"select {letters} as a").stdout
+    assert not set(table) & {"\x1b", "\u202e", "\r"}
+    assert "\n::" not in table
+
+
+def test_a_query_takes_no_more_memory_than_it_may(critpath, extract):
+    asked = ("query", extract, "select current_setting('memory_limit') a", "--format", "csv")
+    assert critpath(*asked).stdout == "a\n2.0 GiB\n"
+    assert critpath(*asked, "--max-memory", "512M").stdout == "a\n512.0 MiB\n"
+    sql = "select count(*) from (select distinct hash(i) from range(10000000) t(i))"
+    run = critpath("query", extract, sql, "--max-memory", "16M")
+    assert run.returncode == 2
+    assert "Out of Memory" in run.stderr
+    assert "--max-memory" in run.stderr

@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from critpath.errors import UnreadableError, UsageError
+from critpath.commands import main
+from critpath.errors import EXIT_UNREADABLE, UnreadableError, UsageError
 from critpath.known.entries import (
     Store,
     _flat_pairs,
@@ -681,3 +682,25 @@ def test_an_odd_entry_does_not_narrow_what_others_are_compared_by(store: Path) -
     found = check(open_store(store), level=0.01)
     assert found is not None
     assert len(found.notes) == 1 or "aa-odd" in [one.label for one in found.labels]
+
+
+def test_a_store_whose_directory_is_a_link_is_refused(store: Path, capsys: Any) -> None:
+    (store / "entries").rename(store / "elsewhere")
+    (store / "entries").symlink_to("elsewhere")
+    for more in ((), ("--skip-bad",)):
+        assert main(["known", "list", str(store), *more]) == EXIT_UNREADABLE
+        assert "entries: a link" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("byte", [b"\xff", b"\xed\xa0\x80", rb"\ud800", b"\0"])
+def test_a_byte_that_is_no_letter_is_named_wherever_it_is(store: Path, byte: bytes) -> None:
+    file = next((store / "entries").rglob("*.json"))
+    text = file.read_bytes()
+    places = range(0, len(text), max(len(text) // 40, 1))
+    for at in [*places, text.index(b'"note"') + 9, text.index(b'"sys:') + 3]:
+        file.write_bytes(text[:at] + byte + text[at:])
+        others = open_store(store, skip_bad=True)
+        assert len(others.entries) in {29, 30}
+        if len(others.entries) == 29:
+            with pytest.raises(UnreadableError, match=file.name):
+                open_store(store)

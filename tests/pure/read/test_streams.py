@@ -20,6 +20,7 @@ from critpath.read.streaming import EventStream
 from critpath.read.streams import survey_streams
 from critpath.read.traces import find_traces
 from critpath_record.ftrace.convert import convert
+from critpath_record.manifests import read_manifest, write_manifest
 
 PUBLIC = (
     "public/bt-tracefile-rotation",
@@ -170,3 +171,86 @@ def test_200_random_places(guest, ftrace, shared, keep, tmp_path):
     recordings = [keep(guest(name), name) for name in names]
     recordings += [keep(shared(name), Path(name).name) for name in PUBLIC]
     assert not missed([ftrace, *recordings], 200, tmp_path)
+
+
+@pytest.fixture
+def change_manifest():
+    """Change what a recording's manifest says."""
+
+    def change(recording, **changes):
+        found = json.loads((recording / MANIFEST).read_text())
+        (recording / MANIFEST).write_text(json.dumps({**found, **changes}))
+
+    return change
+
+
+def test_a_recording_whose_recorder_was_killed_is_not_called_whole(
+    guest, keep, change_manifest, capsys
+):
+    killed = keep(guest("normal"), "killed")
+    change_manifest(killed, state="interrupted")
+    assert main(["doctor", str(killed)]) == 3
+    shown = capsys.readouterr().out
+    assert "its recorder was killed or failed" in shown
+    assert "whole: every stream" not in shown
+
+
+def test_a_stream_that_is_gone_with_what_the_manifest_has_of_it_is_missed(
+    ftrace, change_manifest, tmp_path
+):
+    recording = shutil.copytree(ftrace, tmp_path / "x")
+    streams = json.loads((recording / MANIFEST).read_text())["streams"]
+    count = sum(of["events"] for of in streams if "/kernel_" in of["name"])
+    names = ["sched_switch", "lttng_statedump_end"]
+    recorder = {"name": "ftrace", "event_count": count, "events": names}
+    change_manifest(recording, recorder=recorder)
+    assert words(recording) == ["discarded"]
+    change_manifest(recording, streams=[])  # as older recordings have it
+    assert words(recording) == ["discarded"]
+    for gone, said in (
+        ("kernel_1", "that were recorded are not"),
+        ("statedump_0", "stream missing: what threads there were"),
+    ):
+        for left in ([], [of for of in streams if not of["name"].endswith(gone)]):
+            place = shutil.copytree(recording, tmp_path / f"{gone}-{len(left)}")
+            next(place.rglob(gone)).unlink()
+            change_manifest(place, streams=left)
+            assert any(said in line for line in words(place)), (gone, left)
+
+
+def test_what_lies_beside_a_trace_is_as_it_was(ftrace, change_manifest, tmp_path):
+    recording = shutil.copytree(ftrace, tmp_path / "x")
+    row = {"kind": "sh", "key": 2, "begin": 5, "tid": 7, "chance": 0.5}
+    chosen = recording / "selected.jsonl"
+    chosen.write_text(f"{json.dumps(row)}\n" * 2)
+    (recording / "functions.json").write_text("{}")
+    counted = {"sh": {"seen": 9, "selected": 2, "cut": 0}}
+    change_manifest(recording, overhead={"target": 0.1}, executions=counted)
+    manifest = read_manifest(recording)
+    write_manifest(recording, manifest)
+    listed = read_manifest(recording).files
+    assert {*listed} == {"selected.jsonl", "functions.json", "trace/kernel/metadata"}
+    assert words(recording) == ["discarded"]
+    for file in map(recording.joinpath, listed):
+        text = file.read_bytes()
+        file.write_bytes(text + b"\n")
+        assert f"{file.relative_to(recording)} has other contents" in " ".join(words(recording))
+        file.unlink()
+        os.mkfifo(file)  # nobody writes: it would wait for ever
+        if file.name != "metadata":
+            assert "cannot be read any more" in " ".join(words(recording))
+        file.unlink()
+        file.write_bytes(text)
+    change_manifest(recording, files={})  # of older recordings what it says is held against it
+    assert words(recording) == ["discarded"]
+    for text in ("", f"{json.dumps(row)}\n", f"{json.dumps({**row, 'chance': 2})}\n", "[]\n"):
+        chosen.write_text(text)
+        assert any("selected.jsonl" in line for line in words(recording)), text
+
+
+@pytest.mark.parametrize("name", ["../x", "/etc/passwd", "a/../../x", "", "a\0b", ".x"])
+def test_a_list_of_files_leads_nowhere_else(ftrace, change_manifest, tmp_path, name):
+    recording = shutil.copytree(ftrace, tmp_path / "x")
+    change_manifest(recording, files={name: "0" * 64})
+    with pytest.raises(UnreadableError, match="no list of files"):
+        inspect_recording(recording)
