@@ -154,13 +154,15 @@ def redact_names(document: ComparisonDocument, *, threads: bool, page: bool) -> 
 
     Its last warning says what was replaced.  `threads`: names of threads and programs, too.
     """
-    from critpath.report.document import redact  # noqa: PLC0415 - start-up time
+    from critpath.report.document import check_page, find_secrets, redact, to_json  # noqa: PLC0415 - start-up time
     from critpath.report.html import render_html  # noqa: PLC0415 - start-up time
 
     shared = redact(document, threads=threads, users=_users())
+    check_page(to_json(shared), secrets := find_secrets(document, _users()))
     if not page:
         return shared
-    size = len(render_html(shared).encode())
+    check_page(text := render_html(shared), secrets)
+    size = len(text.encode())
     for kept in (8, 4, 2, 1, 0):
         if size < MOST_BYTES:
             return shared

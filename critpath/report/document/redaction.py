@@ -6,23 +6,40 @@ stand-in each; so any page can be made of it.
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
+from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
+from html import escape
 from typing import Any, Final
+from urllib.parse import quote, quote_plus
 
 import msgspec
 
 from critpath.documents import CauseEntry, ComparisonDocument, Pictures, RequestEntry
+from critpath.errors import CritpathError
 from critpath.model.containers import places_in
 from critpath.schema.notes import NamesReplaced
 from critpath.text import notes
 from critpath.text.phrases import location
 from critpath.units import safe_text
 
-_PATH: Final = re.compile(r"(?<![\w/.:])(?:~|\.{1,2})?/(?:[\w.@+%~-]+/)*[\w.@+%~-]+/?")
+_PIECE: Final = r"[\w.@+%~-]+"
+# Also behind a colon, and in an option (-I/opt/x); a blank within it has a further / behind it.
+_PATH: Final = re.compile(
+    rf"(?:(?<![\w/.])|(?<=\s-[A-Za-z])|(?<=^-[A-Za-z]))(?:~[\w.-]*|\.{{1,2}})?/(?:{_PIECE}/)*{_PIECE}/?"
+    rf"(?: {_PIECE}(?:/{_PIECE})+/?)*"
+    r"|\b[A-Za-z]:\\[^\s`\"'<>|]+"
+)
+_URL: Final = re.compile(r"\b(?:file:/|[a-z][a-z0-9+.-]{1,15}://)[^\s`\"'<>]+", re.IGNORECASE)
+# What looks like the path of a file, and like no kind of request.
+_OF_FILES: Final = re.compile(
+    r"(?<![\w.])(?:file:|[a-z][a-z0-9+.-]{1,15}://|~[\w.-]*/|/(?:home|Users|root|tmp|var|opt|srv|etc|usr|mnt)/)|\w:/\w|[A-Za-z]:\\"
+)
 _HOME: Final = re.compile(r"/(?:home|Users)/([\w.-]+)")
 _HOME_OF_SOURCE: Final = re.compile(r"/(?:home|Users)/([^/]+)/")
 _ADDRESS: Final = re.compile(r"\b([\w.+-]+)@([\w-]+(?:\.[\w-]+)+)\b")
@@ -36,6 +53,7 @@ _IP: Final = re.compile(
 _LOCATION: Final = re.compile(r"([\w.<>]{1,500}) (\([^()\s]{1,200}:\d{1,10}\))")
 # As long as this a name is looked for between the letters of other words, too.
 _LONG: Final = 4
+_TELLING: Final = 6  # technical: letters of a name that is looked for in what was made
 _LEAST: Final = 3  # shorter ones are replaced where they stand alone only
 # Where a host stands in our own words: nginx@db:80, to db:6379, on `db`.
 _HOST_HERE: Final = r"(?:(?<=@)|(?<=to )|(?<=from )|(?<=on )|(?<=`)){}(?=[:`,)]|$)"
@@ -67,7 +85,7 @@ class _Names:
             self.counts[kind] += 1
             known = stand_in or f"{kind}-{self.counts[kind]}"
             self.kinds[known] = kind
-            for text in (name, safe_text(name), name[:_SHOWN]):
+            for text in (name, safe_text(name), name[:_SHOWN], *_encodings(name)):
                 self.stand_ins.setdefault(text, known)
         return known
 
@@ -126,7 +144,7 @@ class _Names:
         text = self._known.sub(lambda found: self._use(self.stand_ins[found[0]]), text)
         pieces = self._kept.split(text)
         for number in range(0, len(pieces), 2):
-            for pattern, kind in ((_ADDRESS, "address"), (_IP, "address"), (_PATH, "path")):
+            for pattern, kind in _LOOKS:
                 pieces[number] = pattern.sub(
                     lambda found, kind=kind: self._use(self.add(found[0], kind)),
                     pieces[number],
@@ -153,6 +171,74 @@ class _Names:
     def _kept(self) -> re.Pattern[str]:
         labels = sorted((label for label in self.kept if "/" in label), key=len, reverse=True)
         return re.compile(f"({'|'.join(map(re.escape, labels)) or '(?!)'})")
+
+
+_LOOKS: Final = ((_URL, "address"), (_ADDRESS, "address"), (_IP, "address"), (_PATH, "path"))
+
+
+def _encodings(name: str) -> list[str]:
+    """Return how else a name may be written, where it is long enough to be told from others."""
+    if len(name) < _LONG:
+        return []
+    content = name.encode("utf-8", "replace")
+    # Of base64 what is the same whatever stands before and behind, in the three ways to begin.
+    coded = [
+        b64encode(bytes(before) + content)[-(-before * 4 // 3) :].rstrip(b"=")[:-1].decode()
+        for before in range(3)
+        if len(content) > _LEAST * 2
+    ]
+    written = [escape(name), quote(name, safe=""), quote(name), quote_plus(name)]
+    written += [json.dumps(name)[1:-1], name.encode("unicode_escape").decode(), content.hex()]
+    return [text for text in dict.fromkeys((*written, *coded)) if text != name]
+
+
+def find_secrets(document: ComparisonDocument, users: Iterable[str] = ()) -> frozenset[str]:
+    """Return the names that a comparison was made with and that no redacted page may have.
+
+    Of those of which a page of ours may have the letters, as words of its own, none.
+    """
+    found = {*users}
+    for one in (document.sets["normal"], document.sets["sample"]):
+        found |= {*one.sources, *one.hosts, *one.machines, *one.commands}
+        found |= {text for command in one.commands for text in _find_arguments(command)}
+    # Names of programs are names of threads, too, which stay where nobody asks for them.
+    found -= _threads(document)
+    return frozenset(name for name in found if not _is_plain(name) and _is_telling(name))
+
+
+def check_page(page: str, secrets: Iterable[str]) -> None:
+    """Refuse a page that has a name which it was to have no more, however that is written.
+
+    Raises
+    ------
+    CritpathError
+    """
+    for name in sorted(secrets):
+        if any(text in page for text in (name, *_encodings(name))):
+            raise CritpathError(
+                f"the page would still have {safe_text(name)!r:.80}: it is not written",
+                "this is a fault of critpath: report it, without the name",
+            )
+
+
+def _find_arguments(command: str) -> list[str]:
+    """Return what a command was given, and the values of its options, that are no plain words."""
+    try:
+        words = shlex.split(command)
+    except ValueError:  # a quote without an end: not as a shell has it
+        words = command.split()
+    found = [part for word in words for part in (word, *word.partition("=")[2:])]
+    return [word for word in found if len(word) >= _LONG and not _is_plain(word)]
+
+
+def _is_plain(word: str) -> bool:
+    """Tell whether something is a word, or an option's name, which anybody may have written."""
+    return re.fullmatch(r"-{0,2}[a-z]+(?:-[a-z]+)*|[\d.]+[a-zA-Z%]{0,2}", word) is not None
+
+
+def _is_telling(name: str) -> bool:
+    """Tell whether a name has so many letters and digits that a page has them by no accident."""
+    return sum(map(str.isalnum, name)) >= _TELLING
 
 
 def _anywhere(name: str) -> str:
@@ -187,7 +273,7 @@ def redact(
         Its last warning says what was replaced, and how often.
     """
     labels = {row.label for row in document.executions}
-    names = _Names(frozenset(labels))
+    names = _Names(frozenset(label for label in labels if not _OF_FILES.search(label)))
     names.add_messages([(r.label, r.request) for r in document.executions if r.request])
     # A store's labels, notes and links are the team's own.
     document = msgspec.structs.replace(document, known=None)
@@ -209,6 +295,8 @@ def redact(
                 names.add(first, "host", names.stand_ins[host])
         for command in one.commands:
             names.add(command, "command")
+            for argument in sorted({*_find_arguments(command)} - _threads(document)):
+                names.add(argument, "path" if "/" in argument else "argument")
     names.add_functions(str(plain), {symbol.place for symbol in document.symbols})
     for user in sorted(found - _OURS):
         if len(user) >= _LEAST:

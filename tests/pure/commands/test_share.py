@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import html
 import json
 import re
@@ -9,6 +10,7 @@ import string
 import tempfile
 from functools import cache
 from pathlib import Path
+from urllib.parse import quote, quote_plus
 
 import msgspec
 import pytest
@@ -17,11 +19,23 @@ from hypothesis import strategies as st
 
 from critpath.commands import main
 from critpath.documents import CauseFacts, CodePlace, ComparisonDocument, RequestEntry
+from critpath.errors import CritpathError
+from critpath.report.document import check_page, find_secrets
 from critpath.report.document.comparison import comparison_document
 from critpath.text.explanation import describe_cause
 from tests.pure.report import factory, hostile
 
 LIMIT = 300_000
+
+
+def base64_of(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def hex_of(text: str) -> str:
+    return text.encode().hex()
+
+
 URL = "https://jaeger.example/trace/{trace_id}"
 
 
@@ -284,3 +298,57 @@ def test_only_a_comparison_is_redacted(tmp_path, capsys):
     code, lines = refused(capsys, str(file))
     assert code
     assert len(lines) == 2
+
+
+HIDDEN = "/opt/acme payroll/q3"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "PATH=/usr/bin:/home/anna/acme/bin: not there",
+        "cc -I/home/anna/acme/include -L/opt/acme/lib x.c",
+        "reads file:///home/anna/acme/a.ods",
+        "opens file:/home/anna/acme/a.ods",
+        "/home/anna/Acme Documents/acme/salary.ods: 3 events lost",
+        "nas:/export/acme/a is slow",
+        "https://intranet.acme.example/acme?q=1 answered",
+        r"C:\\Users\\anna\\acme\\a.ods is there",
+        "~anna/acme/a",
+        "=/srv/acme/a;",
+    ],
+)
+def test_no_path_stays_however_it_stands(tmp_path, text):
+    document = with_names("web1.example", "anna", "serve", "recs")
+    for row in document.executions:
+        row.label = f"convert {text}"
+    document.reasons, document.warnings = [text], [text]
+    for one in (document.sets["normal"], document.sets["sample"]):
+        one.notes = [text]
+    page = share(tmp_path, document)
+    assert b"anna" not in page
+    assert b"acme" not in page.lower()
+
+
+@pytest.mark.parametrize("encode", [quote, quote_plus, html.escape, repr, base64_of, hex_of])
+def test_no_name_stays_however_it_is_written(tmp_path, encode):
+    command = "./run.sh --key=S3cr3t/ToKen+1 '/opt/acme payroll/q3' <x>"
+    document = with_names("web1.corp.example", "anna", command, "recs")
+    for name in ("web1.corp.example", "S3cr3t/ToKen+1", HIDDEN):
+        document.reasons = [f"said {encode(name)} of it", f"said {name}"]
+        document.warnings = [f"x{encode('abc' + name + 'def')}"]
+        page = share(tmp_path, document).decode()
+        forms_of = {name, encode(name)}
+        if encode is base64_of:
+            forms_of |= {encode("x" * before + name + "yyy")[4:-8] for before in range(3)}
+        assert not [form for form in forms_of if form in page]
+
+
+def test_a_page_that_would_have_a_name_is_not_written():
+    document = with_names("web1.corp.example", "anna", "serve", "recs")
+    secrets = find_secrets(document)
+    assert "web1.corp.example" in secrets
+    for text in ("web1.corp.example", quote("web1.corp.example"), hex_of("web1.corp.example")):
+        with pytest.raises(CritpathError, match="would still have"):
+            check_page(f"<p>x{text}y", secrets)
+    check_page("<p>host-1", secrets)
