@@ -154,15 +154,14 @@ def redact_names(document: ComparisonDocument, *, threads: bool, page: bool) -> 
 
     Its last warning says what was replaced.  `threads`: names of threads and programs, too.
     """
-    from critpath.report.document import check_page, find_secrets, redact, to_json  # noqa: PLC0415 - start-up time
+    from critpath.report.document import redact, to_json  # noqa: PLC0415 - start-up time
     from critpath.report.html import render_html  # noqa: PLC0415 - start-up time
 
-    shared = redact(document, threads=threads, users=_users())
-    check_page(to_json(shared), secrets := find_secrets(document, _users()))
+    render = render_html if page else to_json
+    shared = redact(document, threads=threads, users=_users(), render=render)
     if not page:
         return shared
-    check_page(text := render_html(shared), secrets)
-    size = len(text.encode())
+    size = len(render_html(shared).encode())
     for kept in (8, 4, 2, 1, 0):
         if size < MOST_BYTES:
             return shared

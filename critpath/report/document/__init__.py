@@ -13,6 +13,6 @@ if TYPE_CHECKING:
         summarize_paths,
         write_paths,
     )
-    from critpath.report.document.redaction import check_page, find_secrets, redact
+    from critpath.report.document.redaction import redact
 else:
     __getattr__ = hand_on(__name__)

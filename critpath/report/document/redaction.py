@@ -11,7 +11,7 @@ import re
 import shlex
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
@@ -23,6 +23,7 @@ import msgspec
 from critpath.documents import CauseEntry, ComparisonDocument, Pictures, RequestEntry
 from critpath.errors import CritpathError
 from critpath.model.containers import places_in
+from critpath.report.document.as_json import to_json
 from critpath.schema.notes import NamesReplaced
 from critpath.text import notes
 from critpath.text.phrases import location
@@ -192,7 +193,7 @@ def _encodings(name: str) -> list[str]:
     return [text for text in dict.fromkeys((*written, *coded)) if text != name]
 
 
-def find_secrets(document: ComparisonDocument, users: Iterable[str] = ()) -> frozenset[str]:
+def _find_secrets(document: ComparisonDocument, users: Iterable[str]) -> frozenset[str]:
     """Return the names that a comparison was made with and that no redacted page may have.
 
     Of those of which a page of ours may have the letters, as words of its own, none.
@@ -206,13 +207,8 @@ def find_secrets(document: ComparisonDocument, users: Iterable[str] = ()) -> fro
     return frozenset(name for name in found if not _is_plain(name) and _is_telling(name))
 
 
-def check_page(page: str, secrets: Iterable[str]) -> None:
-    """Refuse a page that has a name which it was to have no more, however that is written.
-
-    Raises
-    ------
-    CritpathError
-    """
+def _check_page(page: str, secrets: Iterable[str]) -> None:
+    """Refuse a page that has a name which it was to have no more, however that is written."""
     for name in sorted(secrets):
         if any(text in page for text in (name, *_encodings(name))):
             raise CritpathError(
@@ -253,7 +249,11 @@ _PLAIN: Final = frozenset({"normal", "sample", "before", "after", "test", "base"
 
 
 def redact(
-    document: ComparisonDocument, *, threads: bool = False, users: Iterable[str] = ()
+    document: ComparisonDocument,
+    *,
+    threads: bool = False,
+    users: Collection[str] = (),
+    render: Callable[[ComparisonDocument], str] = to_json,
 ) -> ComparisonDocument:
     """Return a comparison without names of hosts, users, paths and commands.
 
@@ -264,14 +264,22 @@ def redact(
     threads : bool
         Names of threads and programs, too: what is left tells who waited for whom, not their
         names.
-    users : iterable of str
+    users : collection of str
         Names to look for besides those in paths: who runs critpath.
+    render : callable
+        What is made of it for others: that is searched for the names, too.
 
     Returns
     -------
     ComparisonDocument
         Its last warning says what was replaced, and how often.
+
+    Raises
+    ------
+    CritpathError
+        If a name is left, however it is written.
     """
+    secrets = _find_secrets(document, users)
     labels = {row.label for row in document.executions}
     names = _Names(frozenset(label for label in labels if not _OF_FILES.search(label)))
     names.add_messages([(r.label, r.request) for r in document.executions if r.request])
@@ -309,6 +317,8 @@ def redact(
     if len(shared.warning_ids) == len(shared.warnings):  # files of earlier versions have none
         shared.warning_ids.append(replaced.id)
     shared.warnings.append(notes.word(replaced))
+    for page in {to_json(shared), render(shared)}:
+        _check_page(page, secrets)
     return shared
 
 
