@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         Reporter,
         Requirement,
     )
+    from critpath_record.rooted import Helper
     from critpath_record.runner import RunResult
     from critpath_record.session import record
     from critpath_record.signals import InheritedState

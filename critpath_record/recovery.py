@@ -23,6 +23,7 @@ from critpath.errors import CritpathError, UnreadableError
 from critpath.model import MANIFEST, Manifest, StreamFacts
 from critpath.model.recording import COUNTS, INTERRUPTED, NORMAL, RECORDING, SAMPLE, SAMPLED
 from critpath_marks.sessions import owner_of
+from critpath_record import rooted
 from critpath_record.dirfd import is_proc_fd_path, open_dir, proc_fd_path, restore_name_in_error
 from critpath_record.identity import is_dead_session
 from critpath_record.manifests import (
@@ -253,10 +254,38 @@ def _complete_manifest(
 
 def _finish_registered(entry: Entry) -> None:
     """Finish what a session left, give it its name and owner, and unregister the session."""
-    wrong = ""
+    top = _find_top(entry)
+    if not entry.parted or entry.owner is None or not os.path.lexists(top):
+        _finish_here(entry)
+        return
+    # It is its user's already: root does nothing there that they might not.
+    importlib.import_module(RECORDERS.get(entry.recorder, RECORDERS["ftrace"]))
+    try:
+        wrong = rooted.run_as(*entry.owner, partial(_say_finished, entry))
+    except OSError:
+        wrong = f"{top} could not be finished"
+    unregister(entry.session)
+    if wrong:
+        raise CritpathError(wrong, f"as user {entry.owner[0]}: critpath doctor --clean {top}")
+
+
+def _say_finished(entry: Entry) -> str:
+    """Finish a recording of one's own; return what was wrong."""
+    try:
+        _finish_here(replace(entry, owner=None, parted=False))
+    except CritpathError as error:
+        return error.what
+    return ""
+
+
+def _find_top(entry: Entry) -> Path:
     top = entry.directory.parent if entry.directory.name == NORMAL else entry.directory
-    if not _belongs_to(top, entry.session):
-        top = entry.directory
+    return top if _belongs_to(top, entry.session) else entry.directory
+
+
+def _finish_here(entry: Entry) -> None:
+    wrong = ""
+    top = _find_top(entry)
     if _belongs_to(top, entry.session):
         if _is_handed_over(top, entry):
             _give_name(top, entry)  # killed just before that

@@ -22,6 +22,7 @@ from typing import Final
 
 from critpath.untrusted import read_object
 from critpath_marks.sessions import owner_of
+from critpath_record import rooted
 from critpath_record.dirfd import write_whole
 from critpath_record.proc import read_text
 
@@ -42,6 +43,7 @@ class Entry:
     # User and group to give the recording to; None for whoever records.
     owner: tuple[int, int] | None = None
     keep_raw: bool = False  # its user wants the raw data, too
+    parted: bool = False  # its user's from the beginning: nothing in it is root's
 
 
 def register(
@@ -53,12 +55,16 @@ def register(
     keep_raw: bool = False,
 ) -> None:
     """Note where a session's recording is; without a registry, do nothing."""
-    place = registry_directory(create=True)
-    if place is None or owner_of(session) is None:
-        return
     absolute = os.path.abspath(directory)  # noqa: PTH100 - not resolve(): a link stays one
     entry = {"directory": absolute, "recorder": recorder, "owner": owner, "keep_raw": keep_raw}
     text = json.dumps(entry)
+    if rooted.channel is not None:
+        with contextlib.suppress(OSError):  # as below
+            rooted.ask("note", session, text)
+        return
+    place = registry_directory(create=True)
+    if place is None or owner_of(session) is None:
+        return
     unfinished = place / f".{session}.{os.getpid()}"
     # A full /run must not prevent a recording that needs none of it.
     try:
@@ -73,6 +79,10 @@ def register(
 
 def unregister(session: str, suffix: str = _SUFFIX) -> None:
     """Remove a session's entry, if there is one."""
+    if rooted.channel is not None:
+        with contextlib.suppress(OSError):
+            rooted.ask("forget", session)
+        return
     place = registry_directory()
     if place is not None and owner_of(session) is not None:
         with contextlib.suppress(OSError):
@@ -193,5 +203,6 @@ def _read(place: Path, session: str) -> Entry | None:
     keep = document.get("keep_raw") is True
     match owner:
         case [int(uid), int(gid)]:
-            return Entry(session, Path(directory), recorder, (uid, gid), keep)
+            parted = document.get("parted") is True
+            return Entry(session, Path(directory), recorder, (uid, gid), keep, parted)
     return Entry(session, Path(directory), recorder, keep_raw=keep)

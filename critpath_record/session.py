@@ -26,9 +26,11 @@ from critpath.model.recording import (
 from critpath.schema.ways import REQUESTS, SOCKETS
 from critpath.units import plural, safe_text
 from critpath_marks.sessions import new_session_name, pid_namespace
+from critpath_record import rooted
 from critpath_record._pulse import name_thread
 from critpath_record._spawn import become_subreaper
 from critpath_record.cleanup import remove_leftovers
+from critpath_record.ftrace.cleanup import find_left
 from critpath_record.ftrace.marks import MarkRequests
 from critpath_record.group_names import GroupNames
 from critpath_record.identity import (
@@ -112,6 +114,8 @@ def record(
     name_thread(b"critpath-record")  # in a trace no other critpath, nor another Python
     inherited = InheritedState.capture()
     user = User.behind_sudo(inherited.environment, as_root=request.as_root)
+    caller = user or User.behind_helper()
+    rooted.use_capabilities()
     session = new_session_name()
     output = OutputDirectory.check(request.output, session, force=request.force, user=user)
     commands = request.commands
@@ -146,9 +150,9 @@ def record(
         buffer_bytes=request.buffer_bytes,
         trace_format=request.trace_format,
         keep_raw=request.keep_raw,
-        mark_users=User.find_markers(request.marks_from, user),
+        mark_users=User.find_markers(request.marks_from, caller),
         marks_required=request.marks_from not in {"", "none"},
-        command_uid=user.uid if user else 0,
+        command_uid=caller.uid if caller else 0,
         labels_from=request.labels_from,
         tasks=request.tasks,
         budget=request.budget,
@@ -609,6 +613,8 @@ class _Session:
     def _finish(self, end: int) -> None:
         """Put the trace into place and complete the manifests."""
         self.reporter("writing the trace")
+        # From here on there are files only, and bytes that others wrote.
+        rooted.drop_capabilities()
         with self.signals.watching():
             self.recorded = recorded = self._drain_sources()
             self._complete(INTERRUPTED if self.failed else COMPLETE, end, recorded)
@@ -736,6 +742,11 @@ def describe_without_access(programs: Sequence[tuple[str, str]]) -> str:
 
 def remove_stale(reporter: Reporter) -> None:
     """Remove what dead recorders left, so that it does not disturb this recording."""
+    if rooted.channel is not None:
+        if left := find_left():
+            shown = ", ".join(left[:3]) + (", ..." if len(left) > 3 else "")
+            reporter.say(f"killed recorders left {shown}: sudo critpath doctor --clean finishes it")
+        return
     gone: list[str] = []
 
     def report(leftover: Leftover, error: CritpathError | None) -> None:

@@ -14,6 +14,7 @@ from typing import Final
 
 from critpath.errors import CritpathError, UsageError
 from critpath.units import safe_text
+from critpath_record import rooted
 from critpath_record.dirfd import identity_of
 
 _NOBODY_AT_ALL: Final = 2**32 - 1
@@ -63,6 +64,13 @@ class User:
             tuple(os.getgrouplist(known.pw_name, gid)),
             {b"HOME": os.fsencode(known.pw_dir), b"USER": name, b"LOGNAME": name},
         )
+
+    @classmethod
+    def behind_helper(cls) -> User | None:
+        """Return the user who called sudo where this process has become them, else None."""
+        if rooted.channel is None:
+            return None
+        return cls(os.getuid(), os.getgid(), tuple(os.getgroups()), {})
 
     @staticmethod
     def find_markers(text: str, user: User | None) -> tuple[int, ...]:

@@ -68,6 +68,10 @@ def entry() -> NoReturn:
     not there, see `critpath.store`); taking tables apart cell by cell before the kernel
     drops them would cost a tenth of a short command.
     """
+    if "SUDO_UID" in os.environ:
+        from critpath_record import Helper  # noqa: PLC0415 - before all that need not be root's
+
+        Helper.part(sys.argv[1:])
     # A path is built from a few hundred thousand small objects that all stay.
     gc.set_threshold(100_000, 50, 50)
     code = main()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from critpath.errors import CritpathError
+from critpath_record import rooted
 from critpath_record.ftrace import raw as raws
 from critpath_record.ftrace import tracefs
 from critpath_record.ftrace.drain import Drain
@@ -57,6 +59,14 @@ def find_leftovers() -> list[Leftover]:
     return found
 
 
+def find_left() -> list[str]:
+    """Return the names of dead recorders' instances, of whom only root's helper may tell."""
+    with contextlib.suppress(OSError):
+        names, _ = rooted.ask("left")
+        return [x for x in map(str, names) if is_dead_session(split_name(session_of(x))[1])]
+    return []
+
+
 def _find_option(root: Path) -> list[Leftover]:
     """Return the kernel's option that a recorder killed as it made its instance left at 0."""
     dead = [session for session in find_changes() if is_dead_session(session)]
@@ -79,7 +89,9 @@ def _remove(instance: Instance, session: str, layer: str = "") -> None:
         with contextlib.suppress(CritpathError):
             instance.write("tracing_on", "0")
         raw = _find_raw(session)
-        if raw is not None:
+        if raw is not None and (owner := raw.lstat()).st_uid != os.geteuid():
+            _save_as_owner(instance, raw, layer, owner)
+        elif raw is not None:
             needed = _buffered_bytes(instance)
             raws.free_reserved_space(raw)
             keep = needed > 0 and not raws.has_space(raw, needed + _BESIDE)
@@ -88,13 +100,41 @@ def _remove(instance: Instance, session: str, layer: str = "") -> None:
                     f"what {instance.path} holds needs {needed / 2**20:.1f} MiB at {raw}",
                     "make room there, then: critpath doctor --clean; it is kept until then",
                 )
-            if layer:
-                save_layer(instance, raw / LAYERS / layer)
-            else:
-                save_buffers(instance, raw)
+            _save(instance, raw, layer)
     finally:
         if not keep:
             instance.remove()
+
+
+def _save(instance: Instance, raw: Path, layer: str) -> None:
+    if layer:
+        save_layer(instance, raw / LAYERS / layer)
+    else:
+        save_buffers(instance, raw)
+
+
+def _save_as_owner(instance: Instance, raw: Path, layer: str, owner: os.stat_result) -> None:
+    """Save the buffers as the user whose the recording is: root does not write where they lead."""
+
+    def save() -> str:
+        tracefs.files = tracefs.Handed({instance.path.name: handed})
+        try:
+            _save(Instance(instance.path), raw, layer)
+        except CritpathError as error:
+            return error.what
+        return ""
+
+    wrong = ""
+    try:
+        handed = rooted.hand_instance(str(instance.path), owner.st_uid)
+        try:
+            wrong = rooted.run_as(owner.st_uid, owner.st_gid, save)
+        finally:
+            os.close(handed)
+    except OSError as error:
+        wrong = f"{raw}: {error.strerror}"
+    if wrong:
+        raise CritpathError(wrong, f"what {instance.path} held is lost")
 
 
 def _buffered_bytes(instance: Instance) -> int:

@@ -87,6 +87,7 @@ class Layer:
         """Make the instance and its gate; raises CritpathError."""
         instance = self.instance
         instance.make()
+        instance.own(self.events)
         instance.write("tracing_on", "0")
         self._on = instance.open("tracing_on", os.O_RDWR)
         instance.write("trace_clock", CLOCK)

@@ -23,6 +23,7 @@ from typing import Final
 
 from critpath.errors import CritpathError
 from critpath.model import Gap
+from critpath_record import rooted
 from critpath_record._pulse import Beats, name_thread
 from critpath_record.ftrace.drain import raise_priority
 from critpath_record.ftrace.tracefs import Instance
@@ -75,7 +76,7 @@ class Watch:
         self._end = os.eventfd(0, os.EFD_CLOEXEC)
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._inotify = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._fanotify = self._libc.fanotify_init(_FAN_NONBLOCK_CLOEXEC, os.O_RDONLY)
+        self._fanotify = self._open_fanotify()
         self._libc.fanotify_mark.argtypes = [
             *(ctypes.c_int, ctypes.c_uint, ctypes.c_uint64, ctypes.c_int, ctypes.c_char_p)
         ]
@@ -99,6 +100,14 @@ class Watch:
         gaps = sorted(_join_touches(self._touches), key=lambda gap: gap.begin)
         return tuple(gap for gap in gaps if gap.begin + _SLACK < end)
 
+    def _open_fanotify(self) -> int:
+        """Open what tells who writes; -1 where the kernel does not."""
+        if rooted.channel is None:
+            return int(self._libc.fanotify_init(_FAN_NONBLOCK_CLOEXEC, os.O_RDONLY))
+        with contextlib.suppress(OSError):
+            return rooted.ask("watch")[1]
+        return -1
+
     def _read_back(self) -> dict[str, str]:
         """Return every setting that decides what is recorded."""
         found = {}
@@ -118,7 +127,7 @@ class Watch:
         return any(watched)
 
     def _add(self, name: str, on_child: int) -> bool:
-        path = os.fsencode(self._instance.path / name)
+        path = os.fsencode(self._instance.place / name)
         mask = _IN_MODIFY | _IN_CLOSE_WRITE
         number = self._libc.inotify_add_watch(self._inotify, path, mask)
         if self._fanotify >= 0:

@@ -10,7 +10,6 @@ Who finds a recording and may not write asks for it by a datagram, which has not
 from __future__ import annotations
 
 import contextlib
-import os
 import pwd
 import re
 import socket
@@ -25,25 +24,20 @@ from critpath.units import safe_text
 from critpath_marks.channels import ASK, PLACE, TASKS_SUFFIX
 from critpath_marks.gate import SUFFIX
 from critpath_marks.sessions import new_session_name, owner_of
+from critpath_record import rooted, shown
 from critpath_record.ftrace import raw as raws
 from critpath_record.ftrace.drain import Drain, online_cpus
-from critpath_record.ftrace.tracefs import Instance, TracingWatchdog, unmount_marker
-from critpath_record.ftrace.tracefs import mount_marker as mount
+from critpath_record.ftrace.tracefs import Instance, TracingWatchdog
 from critpath_record.proc import read_name
 
 PREFIX: Final = "critpath-marks-"
-EVERYBODY: Final = -1  # in place of a uid
-
+EVERYBODY: Final = shown.EVERYBODY
 _FILE: Final = "trace_marker"
 _BUFFER_KIB: Final = 1024  # of each cpu
 _MOST_BYTES: Final = 1 << 28  # of all cpus: some three million marks
 _MOST_ASKING: Final = 32  # programs that are named
 _MOST_READ: Final = 256  # datagrams at a time
 _CREDENTIALS: Final = struct.Struct("iII")  # pid, uid, gid
-# Entries of a POSIX ACL (linux/posix_acl_xattr.h): tag, permissions, id.
-_OWNER, _USER, _GROUP, _MASK, _OTHER = 0x01, 0x02, 0x04, 0x10, 0x20
-_ENTER: Final = 1
-_NOBODY: Final = 0xFFFFFFFF
 
 
 class UserMarks:
@@ -88,17 +82,13 @@ class UserMarks:
                 most_bytes=_MOST_BYTES,
             )
             self._drain.start(online_cpus())
-        make_place()
-        self.path.parent.mkdir(mode=0o700)
-        os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0))
-        mount(instance, self.path)
-        self.path.chmod(0o222)  # the kernel's file, which is mounted there
         instance.write("tracing_on", "1")
         # From here on there are others.
-        if EVERYBODY in users:
-            self.path.parent.chmod(0o711)
+        session = self.path.parent.name
+        if rooted.channel is None:
+            shown.show_marker(str(instance.path), session, users)
         else:
-            _let_in(self.path.parent, users)
+            rooted.ask("show", instance.path.name, session, ",".join(map(str, users)))
 
     def stop(self) -> None:
         """Take the file away and store what the buffers hold."""
@@ -144,55 +134,35 @@ def remove_place(session: str) -> None:
 
 
 def make_place() -> None:
-    """Make the directory that programs look into; it is root's, as all above it."""
-    place = Path(PLACE)
-    with contextlib.suppress(FileExistsError):
-        place.mkdir(mode=0o755)
-        place.chmod(0o755)  # whatever the umask
-    found = place.lstat()
-    if place.is_symlink() or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+    """Make the directory that programs look into; raises CritpathError if others can change it."""
+    try:
+        shown.make_place()
+    except PermissionError as error:
         raise CritpathError(
-            f"{place} can be changed by others", f"remove it, or: chmod go-w {place}"
-        )
+            f"{PLACE} can be changed by others ({error.strerror})",
+            f"remove it, or: chmod go-w {PLACE}",
+        ) from None
 
 
 def _take_away(path: Path) -> None:
-    unmount_marker(path)
-    with contextlib.suppress(OSError):
-        path.unlink()
-    with contextlib.suppress(OSError):
-        path.parent.rmdir()
-
-
-def _let_in(directory: Path, users: Sequence[int]) -> None:
-    """Let some users enter a directory, by its access control list."""
-    entries = [
-        (_OWNER, 7, _NOBODY),
-        *((_USER, _ENTER, uid) for uid in sorted({*users})),
-        (_GROUP, 0, _NOBODY),
-        (_MASK, _ENTER, _NOBODY),
-        (_OTHER, 0, _NOBODY),
-    ]
-    packed = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *e) for e in entries)
-    os.setxattr(directory, "system.posix_acl_access", packed)
+    if rooted.channel is None:
+        shown.hide_marker(path.parent.name)
+    else:
+        with contextlib.suppress(OSError):
+            rooted.ask("hide", path.parent.name)
 
 
 class MarkRequests:
     """Programs that would mark executions and may not: a socket; only who sent is looked at."""
 
     def __init__(self, session: str = "") -> None:
-        make_place()
-        self._path = Path(PLACE) / ((session or new_session_name()) + ASK)
+        session = session or new_session_name()
+        self._path = Path(PLACE) / (session + ASK)
         self._asking: dict[tuple[str, int], None] = {}
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        try:
-            self._socket.setblocking(False)
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-            self._socket.bind(str(self._path))
-            self._path.chmod(0o666)
-        except OSError:
-            self.close()
-            raise
+        if rooted.channel is None:
+            self._socket = shown.open_requests(session)
+        else:
+            self._socket = socket.socket(fileno=rooted.ask("ask", session)[1])
 
     def look(self) -> None:
         """Note who has asked since; call it once a second."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
@@ -11,6 +12,7 @@ from typing import Final
 
 from critpath.errors import CritpathError, with_sudo
 from critpath.schema.ways import way_of_requests
+from critpath_record import rooted
 from critpath_record.ftrace import tracefs
 from critpath_record.ftrace.drain import online_cpus
 from critpath_record.ftrace.events import SEGMENTS, lttng_name
@@ -63,7 +65,7 @@ def _find_needs(settings: RecorderSettings | None) -> Iterator[Requirement]:
     root = tracefs.find()
     if root is None:
         return
-    if os.access(root / "instances", os.W_OK | os.X_OK, effective_ids=True):
+    if tracefs.files.may_make(root):
         yield from _kernel(root)
     elif os.geteuid() != 0:
         yield Requirement("root", f"only root may use {root}", with_sudo("record ..."))
@@ -87,7 +89,11 @@ def offered_way(*, mount: bool = False) -> str:
     root = tracefs.find() or (tracefs.mount() if mount else None)
     if root is None:
         return ""
-    lines = read_text(root / "available_events").splitlines()
+    lines: list[str] = []
+    with contextlib.suppress(OSError):  # it says nothing to who may not trace
+        lines = (
+            tracefs.files.read(root / "available_events").decode("utf-8", "replace").splitlines()
+        )
     return way_of_requests(
         (lttng_name(*line.split(":", 1)) for line in lines if ":" in line), SEGMENTS
     )
@@ -113,10 +119,10 @@ def _unmounted(*, mount: bool) -> Iterator[Requirement]:
     what = f"tracefs is not mounted at {tracefs.MOUNT_POINT}"
     if known and "tracefs" not in known.split():
         yield Requirement("tracefs", "this kernel has no tracefs", _KERNEL)
-    elif os.geteuid() != 0:
+    elif os.geteuid() != 0 and rooted.channel is None:
         yield Requirement("root", "tracing through tracefs needs root", with_sudo("record ..."))
         yield Requirement("tracefs", what, f"sudo {tracefs.MOUNT_COMMAND}")
-    elif not has_capability(CAP_SYS_ADMIN):
+    elif rooted.channel is None and not has_capability(CAP_SYS_ADMIN):
         yield Requirement(
             "tracefs",
             f"{what}, and this process may not mount it (no CAP_SYS_ADMIN)",
@@ -133,10 +139,10 @@ def _unmounted(*, mount: bool) -> Iterator[Requirement]:
 
 
 def _kernel(root: Path) -> Iterator[Requirement]:
-    if not (root / "events/sched/sched_switch").is_dir():
+    if not tracefs.files.has_event(root, "sched/sched_switch"):
         yield Requirement("events", "this kernel has no scheduling events", _KERNEL)
     try:
-        clocks = (root / "trace_clock").read_text(encoding="ascii")
+        clocks = tracefs.files.read(root / "trace_clock").decode("ascii", "replace")
     except OSError as error:
         yield Requirement(
             "tracefs",

@@ -206,6 +206,7 @@ class FtraceRecorder(UnderBudget, Source):
         available = _available(root)
         self._raw.mkdir(mode=0o700)
         selection = self._split(root, select_events(profile, available), available)
+        instance.own({*selection.events, *self._all_events()})
         self._enable(instance, selection, available)
         raws.reserve_space(self._raw)
         header = instance.read("events/header_page")

@@ -6,25 +6,26 @@ See the kernel's Documentation/trace/ftrace.rst, "Instances".
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import os
 import re
 import subprocess
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from critpath.errors import CritpathError
 from critpath_marks.sessions import pid_namespace
+from critpath_record import rooted
 from critpath_record.registry import note_change
+from critpath_record.rooted import NAMES_OPTION, restore_names
 
-MOUNT_POINT: Final = Path("/sys/kernel/tracing")
+__all__ = ["NAMES_OPTION", "Files", "Instance", "TracingWatchdog", "restore_names", "scan_threads"]
+
+MOUNT_POINT: Final = Path(rooted.TRACEFS)
 MOUNT_COMMAND: Final = f"mount -t tracefs nodev {MOUNT_POINT}"
-
-NAMES_OPTION: Final = "options/record-cmd"
 
 LAYER: Final = "critpath-layer-"  # of a layer's instance; then its name, a dot and the session's
 
@@ -49,6 +50,8 @@ def find() -> Path | None:
     found = [place for kind, place in mounts if kind == "tracefs"]
     if MOUNT_POINT in found:
         return MOUNT_POINT
+    if rooted.channel is not None:  # elsewhere nothing is handed over
+        return None
     # Looking into debugfs mounts tracefs there, on kernels before 6.17 and some since.
     found += [place / "tracing" for kind, place in mounts if kind == "debugfs"]
     for place in found:
@@ -61,7 +64,7 @@ def find() -> Path | None:
 def mount() -> Path:
     """Mount tracefs at its usual place, permanently: others expect it there too."""
     try:
-        _mount(b"nodev", MOUNT_POINT, b"tracefs", 0)
+        files.mount()
         _mounted.add(MOUNT_POINT)
     except OSError as error:
         if error.errno != errno.EBUSY or find() != MOUNT_POINT:
@@ -70,13 +73,6 @@ def mount() -> Path:
                 f"run as root, on the machine itself or in a privileged container: {MOUNT_COMMAND}",
             ) from None
     return MOUNT_POINT
-
-
-def _mount(what: bytes, place: Path, kind: bytes | None, flags: int) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.mount(what, os.fsencode(place), kind, flags, None) != 0:
-        error = ctypes.get_errno()
-        raise OSError(error, os.strerror(error))
 
 
 def was_mounted_here() -> bool:
@@ -97,23 +93,35 @@ def _mounts() -> Iterator[tuple[str, Path]]:
             yield os.fsdecode(fields[2]), Path(os.fsdecode(place))
 
 
-_MS_BIND: Final = 4096
-_MNT_DETACH, _UMOUNT_NOFOLLOW = 2, 8
-
-
-def mount_marker(instance: Instance, place: Path) -> None:
-    """Let the marker file of an instance be at another place, too; raises OSError."""
-    _mount(os.fsencode(instance.path / "trace_marker"), place, None, _MS_BIND)
-
-
-def unmount_marker(place: Path) -> None:
-    """Undo `mount_marker`, as often as it was done."""
-    while ctypes.CDLL(None).umount2(os.fsencode(place), _MNT_DETACH | _UMOUNT_NOFOLLOW) == 0:
-        pass
-
-
 class Files:
     """The calls by which tracefs is used, each through here: tests play a kernel in its place."""
+
+    def mount(self) -> None:
+        """Mount tracefs."""
+        rooted.mount("nodev", str(MOUNT_POINT), "tracefs", 0)
+
+    def may_make(self, root: Path) -> bool:
+        """Tell whether instances can be made."""
+        return os.access(root / "instances", os.W_OK | os.X_OK, effective_ids=True)
+
+    def has_event(self, root: Path, event: str) -> bool:
+        """Tell whether the kernel has an event, as ``group/event``."""
+        return (root / "events" / event).is_dir()
+
+    def pin(self, place: Path) -> int:
+        """Open the directory of instances, so that they stay reachable; -1 where they do anyway."""
+        return os.open(place, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def reach(self, path: Path) -> Path:
+        """Return by which path an instance can be reached."""
+        return path
+
+    def names_off(self, path: Path) -> contextlib.AbstractContextManager[None]:
+        """Let the instance that is made meanwhile at a path leave the table of names alone."""
+        return rooted.names_off(str(path.parents[1]), lambda: note_change(path.name))
+
+    def own(self, place: Path, events: Iterable[str]) -> None:
+        """Make sure that the files of events in an instance may be used."""
 
     def make(self, place: Path) -> None:
         """Make an instance."""
@@ -136,7 +144,64 @@ class Files:
         os.write(descriptor, text)
 
 
-files = Files()
+class Handed(Files):
+    """The same for a user, to whom `critpath_record.rooted` hands over what only root opens."""
+
+    def __init__(self, made: Mapping[str, int] | None = None) -> None:
+        self._made = dict(made or {})
+
+    def mount(self) -> None:
+        """Have it mounted."""
+        rooted.ask("mount")
+
+    def may_make(self, root: Path) -> bool:
+        """Tell whether it is where the helper makes them."""
+        return root == MOUNT_POINT
+
+    def has_event(self, root: Path, event: str) -> bool:
+        """Look for its number."""
+        with contextlib.suppress(OSError):
+            return bool(self.read(root / "events" / event / "id"))
+        return False
+
+    def pin(self, place: Path) -> int:  # noqa: ARG002 - as above
+        """None: each instance has a descriptor of its own."""
+        return -1
+
+    def reach(self, path: Path) -> Path:
+        """Return the path through the instance's descriptor."""
+        found = self._made.get(path.name)
+        return path if found is None else Path(f"/proc/self/fd/{found}")
+
+    def names_off(self, path: Path) -> contextlib.AbstractContextManager[None]:  # noqa: ARG002
+        """Nothing: who makes it does that."""
+        return contextlib.nullcontext()
+
+    def own(self, place: Path, events: Iterable[str]) -> None:
+        """Have the files given to this user."""
+        names = sorted(events)
+        for at in range(0, len(names), rooted.EVENTS):
+            rooted.ask("own", place.name, *names[at : at + rooted.EVENTS])
+
+    def make(self, place: Path) -> None:
+        """Have an instance made."""
+        _, self._made[place.name] = rooted.ask("make", place.name)
+
+    def remove(self, place: Path) -> None:
+        """Have an instance removed; its path is not that by which it is reached."""
+        rooted.ask("remove", place.name)
+        os.close(self._made.pop(place.name, -1))
+
+    def read(self, place: Path) -> bytes:
+        """Return the content of a file of ours, or what the kernel says to all who may trace."""
+        if not place.is_relative_to(MOUNT_POINT):
+            return super().read(place)
+        _, descriptor = rooted.ask("read", str(place.relative_to(MOUNT_POINT)))
+        with os.fdopen(descriptor, "rb", buffering=0) as stream:
+            return stream.read()
+
+
+files: Files = Handed() if rooted.channel is not None else Files()
 
 
 @dataclass(frozen=True)
@@ -153,7 +218,7 @@ class Instance:
         """Return an instance that stays reachable until it is removed; raises CritpathError."""
         place = root / "instances"
         try:
-            home = os.open(place, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            home = files.pin(place)
         except OSError as error:
             raise _refusal("open", place, error) from None
         return cls(place / name, home)
@@ -166,10 +231,17 @@ class Instance:
     def make(self) -> None:
         """Make the instance with the kernel's default settings; raises CritpathError."""
         try:
-            with _names_off(self.path.parents[1], self.path.name):
-                files.make(self._place)
+            with files.names_off(self.path):
+                files.make(self.place)
         except OSError as error:
             raise _refusal("make", self.path, error) from None
+
+    def own(self, events: Iterable[str]) -> None:
+        """Make sure that files of events may be used; raises CritpathError."""
+        try:
+            files.own(self.path, events)
+        except OSError as error:
+            raise _refusal("use events of", self.path, error) from None
 
     def read(self, name: str) -> str:
         """Return the text of a file."""
@@ -178,7 +250,7 @@ class Instance:
     def read_bytes(self, name: str) -> bytes:
         """Return the content of a file; raises CritpathError."""
         try:
-            return files.read(self._place / name)
+            return files.read(self.place / name)
         except OSError as error:
             raise _refusal("read", self.path / name, error) from None
 
@@ -215,7 +287,7 @@ class Instance:
 
     def cpus(self) -> list[int]:
         """Return the CPUs that may have a buffer."""
-        names = [p.name for p in (self._place / "per_cpu").iterdir()]
+        names = [p.name for p in (self.place / "per_cpu").iterdir()]
         return sorted(int(name[3:]) for name in names if re.fullmatch(r"cpu\d+", name))
 
     def stats(self, cpu: int) -> dict[str, int]:
@@ -239,7 +311,7 @@ class Instance:
     def _remove(self) -> None:
         for attempt in range(_BUSY_TRIES):
             try:
-                files.remove(self._place)
+                files.remove(self.place if self.home >= 0 else self.path)
             except FileNotFoundError:
                 return
             except OSError as error:
@@ -260,16 +332,16 @@ class Instance:
         )
 
     @property
-    def _place(self) -> Path:
+    def place(self) -> Path:
         """The path by which it can be reached now, whatever is mounted."""
         if self.home < 0:
-            return self.path
+            return files.reach(self.path)
         return Path(f"/proc/self/fd/{self.home}") / self.path.name
 
     def open(self, name: str, flags: int) -> int:
         """Open a file, not inherited by children; raises CritpathError."""
         try:
-            return files.open(self._place / name, flags)
+            return files.open(self.place / name, flags)
         except OSError as error:
             raise _refusal("open", self.path / name, error) from None
 
@@ -316,7 +388,7 @@ class TracingWatchdog:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                cwd=instance.path,
+                cwd=instance.place,
                 env={},
                 start_new_session=True,  # what is sent to the recorder's group is not meant
             )
@@ -333,35 +405,6 @@ class TracingWatchdog:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-
-
-@contextlib.contextmanager
-def _names_off(root: Path, session: str) -> Iterator[None]:
-    """Let an instance made meanwhile not fill the kernel's table of names: events have them.
-
-    It is a third of what an event costs, and can be chosen only as the instance is made.  Not
-    while anybody's events are enabled: it would change theirs.
-    """
-    option = root / NAMES_OPTION
-    with contextlib.ExitStack() as stack:
-        with contextlib.suppress(OSError):  # else it costs what it costs
-            tracers = [root, *(root / "instances").iterdir()]
-            if option.read_bytes().strip() == b"1" and not any(map(_records, tracers)):
-                stack.enter_context(note_change(session))
-                stack.callback(restore_names, root)
-                option.write_bytes(b"0")
-        yield
-
-
-def _records(tracer: Path) -> bool:
-    plugin = (tracer / "current_tracer").read_bytes().strip()
-    return plugin != b"nop" or bool((tracer / "set_event").read_bytes().strip())
-
-
-def restore_names(root: Path) -> None:
-    """Set the table of names back to the kernel's default."""
-    with contextlib.suppress(OSError):
-        (root / NAMES_OPTION).write_bytes(b"1")
 
 
 def parse_stats(text: str) -> dict[str, int]:

@@ -49,7 +49,7 @@ from typing import Any, Final
 import pytest
 
 from critpath_marks.sessions import new_session_name
-from critpath_record import registry, sockets
+from critpath_record import registry, shown, sockets
 from critpath_record.ftrace import cleanup, drain, hands, marks, preflight, recorder, tracefs
 from critpath_record.recorder import RecorderSettings
 
@@ -892,6 +892,7 @@ def play_kernel(monkeypatch: pytest.MonkeyPatch, recording: Recording | None = N
     (home / "run").mkdir()
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(home / "run"))
     put(marks, "PLACE", str(home / "marks"))
-    put(marks, "mount", lambda *_: None)
-    put(marks, "unmount_marker", lambda _: None)
+    put(shown, "PLACE", str(home / "marks"))
+    put(shown, "mount_marker", lambda *_: None)
+    put(shown, "unmount_marker", lambda _: None)
     return kernel

@@ -15,6 +15,7 @@ import pytest
 from critpath.errors import CritpathError, UsageError
 from critpath.read.event_names import KERNEL_EVENTS
 from critpath.read.traces import read_events
+from critpath_record import shown
 from critpath_record.cleanup import remove_leftovers
 from critpath_record.ftrace import marks
 from critpath_record.ftrace.cleanup import find_leftovers
@@ -41,7 +42,7 @@ def test_whom_marks_are_taken_from():
 
 
 def test_a_place_that_others_can_change_is_not_used(monkeypatch, tmp_path):
-    monkeypatch.setattr(marks, "PLACE", str(tmp_path / "marks"))
+    monkeypatch.setattr(shown, "PLACE", str(tmp_path / "marks"))
     marks.make_place()
     (tmp_path / "marks").chmod(0o777)
     with pytest.raises(CritpathError, match="can be changed by others"):
@@ -100,7 +101,9 @@ def test_who_may_not_mark_is_told_the_recorders_own_file(played, tmp_path):
 
 def test_some_users_are_let_in_by_name(played, tmp_path, monkeypatch):
     said = []
-    monkeypatch.setattr(marks, "_let_in", lambda directory, users: said.append((directory, users)))
+    monkeypatch.setattr(
+        shown, "_let_in", lambda directory, users: said.append((Path(directory), users))
+    )
     recorder = played.open_recorder(tmp_path / "rec", mark_users=(7, NOBODY))
     recorder.open()
     place = Path(marks.PLACE) / recorder._settings.session
@@ -117,7 +120,7 @@ def test_a_machine_that_lets_nobody_mark_is_an_error_only_where_it_was_asked_for
     def refuse(*_):
         raise OSError(errno.EPERM, os.strerror(errno.EPERM))
 
-    monkeypatch.setattr(marks, "mount", refuse)
+    monkeypatch.setattr(shown, "mount_marker", refuse)
     recorder = played.open_recorder(
         tmp_path / "rec", mark_users=(marks.EVERYBODY,), marks_required=required
     )

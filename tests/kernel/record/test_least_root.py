@@ -1,0 +1,280 @@
+"""Under sudo a small helper stays root and hands descriptors over; all else is the user's."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import critpath_record
+from critpath_record import rooted
+from critpath_record.ftrace import tracefs
+
+pytestmark = [
+    pytest.mark.xdist_group("kernel"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="not root"),
+]
+
+INSTANCES = Path(rooted.TRACEFS) / "instances"
+PLACES = [path for path in sys.path if "site-packages" in path]
+START = "import sys; sys.path[:0] = {}; sys.argv[0] = 'critpath'; {}"
+ENTER = "from critpath.commands import entry; entry()"
+USER = pwd.getpwnam("nobody")
+SUDO = {"SUDO_UID": str(USER.pw_uid), "SUDO_GID": str(USER.pw_gid), "SUDO_USER": "nobody"}
+# Lines that are loaded as root, of the package and its recorder: what the issue asks for.
+MOST_LINES = 1500
+
+
+def may_read(*places):
+    script = " && ".join(f"test -r '{place}'" for place in places)
+    who = {"user": USER.pw_uid, "group": USER.pw_gid}
+    return subprocess.run(["/bin/sh", "-c", script], check=False, **who).returncode == 0
+
+
+@pytest.fixture(scope="module")
+def python():
+    """Return a Python that a user may run with this critpath: not one in root's home."""
+    own = f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}"
+    library = Path(own).resolve().name
+    for place, of in ((sys.executable, os.__file__), (own, f"/usr/lib/{library}/os.py")):
+        if Path(place).exists() and may_read(of, critpath_record.__file__):
+            return place
+    pytest.skip("no Python here that another user may run")
+
+
+@pytest.fixture
+def box():
+    """Return a directory of the user's."""
+    place = Path(tempfile.mkdtemp(dir="/var/tmp"))
+    os.chown(place, USER.pw_uid, USER.pw_gid)
+    yield place
+    shutil.rmtree(place)
+
+
+@pytest.fixture(autouse=True)
+def may_record():
+    from critpath_record.ftrace.recorder import find_needs  # noqa: PLC0415 - may not import elsewhere
+
+    if fatal := [one.what for one in find_needs(None) if one.fatal]:
+        pytest.skip(f"ftrace cannot record here: {fatal[0]}")
+
+
+def command(python, *words, enter=ENTER):
+    return [python, "-P", "-c", START.format(PLACES, enter), *words]
+
+
+def environment(sudo):
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("SUDO_")}
+    return {**clean, **sudo, "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def record(python, place, *words, sudo=SUDO):
+    done = subprocess.run(
+        command(python, "record", "--recorder", "ftrace", *words),
+        cwd=place,
+        env=environment(sudo),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def facts(recording):
+    return json.loads((recording / "critpath.json").read_text(encoding="utf-8"))
+
+
+def test_the_recorder_is_the_users_with_few_capabilities(python, box):
+    line = "grep -E '^(Uid|CapEff|CapPrm|CapAmb)' /proc/$PPID/status; grep CapEff /proc/self/status"
+    done = record(python, box, "-o", "rec", "--", "sh", "-c", line)
+    said = dict(row.split(":") for row in done.stdout.splitlines()[:-1])
+    kept = sum(1 << number for number in rooted.KEPT.values())
+    assert {*said["Uid"].split()} == {str(USER.pw_uid)}
+    assert int(said["CapEff"], 16) == int(said["CapPrm"], 16) == kept
+    assert int(said["CapAmb"], 16) == 0
+    # Its command has none.
+    assert int(done.stdout.splitlines()[-1].split()[1], 16) == 0
+    found = [box / "rec", *(box / "rec").rglob("*")]
+    assert {path.lstat().st_uid for path in found} == {USER.pw_uid}
+    assert not [*INSTANCES.glob(f"critpath-*-{facts(box / 'rec')['session'].split('-')[2]}-*")]
+
+
+@pytest.mark.parametrize("words", [(), ("--profile", "requests"), ("--profile", "full")])
+def test_it_is_the_same_recording(python, box, words):
+    """What differs between the user's and root's is when, and how much happened."""
+    seen = []
+    for name, sudo in (("user", SUDO), ("root", {})):
+        record(python, box, *words, "-a", "--duration", "1", "-o", name, sudo=sudo)
+        seen.append(facts(box / name))
+    mine, roots = ({**of["recorder"], "event_count": 0, "clock": 0, "marks": 0} for of in seen)
+    assert mine == roots
+    assert seen[0]["warnings"] == seen[1]["warnings"]
+    assert [stream["cpu"] for stream in seen[0]["streams"]] == [
+        stream["cpu"] for stream in seen[1]["streams"]
+    ]
+
+
+def test_who_writes_to_the_tracer_is_told(python, box):
+    """As to root: the helper hands over what tells it (fanotify)."""
+    done = subprocess.Popen(
+        command(python, "record", "--recorder", "ftrace", "-a", "--duration", "3", "-o", "rec"),
+        cwd=box,
+        env=environment(SUDO),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    place = wait_for(done.pid)
+    time.sleep(0.5)
+    (place / "tracing_on").write_text("0")
+    (place / "tracing_on").write_text("1")
+    assert done.wait(60) == 0, done.stderr.read()
+    done.stderr.close()
+    assert re.search(r"tracing_on was \w+ by .*\(\d+\)", (box / "rec/critpath.json").read_text())
+
+
+def wait_for(pid):
+    """Return the instance of a recorder, once it records."""
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
+        for place in INSTANCES.glob(f"critpath-[0-9]*-{pid}-*"):
+            if (place / "tracing_on").read_text() == "1\n":
+                return place
+        time.sleep(0.02)
+    raise AssertionError("nothing is recorded")
+
+
+def test_nothing_traces_after_a_kill_and_its_user_has_the_recording(python, box):
+    running = subprocess.Popen(
+        command(python, "record", "--recorder", "ftrace", "-n", "500", "-o", "rec", "sleep", ".02"),
+        cwd=box,
+        env=environment(SUDO),
+        stderr=subprocess.DEVNULL,
+    )
+    place = wait_for(running.pid)
+    while not (box / "rec" / "runs.jsonl").exists():
+        time.sleep(0.02)
+    os.kill(running.pid, signal.SIGKILL)
+    running.wait()
+    time.sleep(2)
+    for instance in INSTANCES.glob(f"critpath-*-{running.pid}-*"):
+        assert (instance / "tracing_on").read_text() == "0\n"
+    assert f"-{running.pid}-" not in Path("/proc/mounts").read_text()
+    subprocess.run(command(python, "doctor", "--clean"), env=environment({}), check=True)
+    assert not place.exists()
+    assert facts(box / "rec")["state"] == "interrupted"
+    found = [box / "rec", *(box / "rec").rglob("*")]
+    assert {path.lstat().st_uid for path in found} == {USER.pw_uid}
+
+
+def test_a_link_leads_root_nowhere(python, box):
+    """Where the user may not write, nothing is written: not even for root."""
+    before = sorted(Path("/root").iterdir())
+    done = subprocess.run(
+        command(python, "record", "--recorder", "ftrace", "-o", "/root/rec", "--", "true"),
+        cwd=box,
+        env=environment(SUDO),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert sorted(Path("/root").iterdir()) == before
+
+
+def test_little_is_loaded_as_root(python):
+    """Counted where the process becomes the user; the helper loads one module more."""
+    words = (
+        "import json, os; from critpath_record import rooted; "
+        "rooted.become = lambda *_: (print(json.dumps({n: getattr(m, '__file__', '') for n, m "
+        "in sys.modules.items() if n.startswith('critpath')})), sys.stdout.flush(), os._exit(0)); "
+    )
+    done = subprocess.run(
+        command(python, "record", "--recorder", "ftrace", "true", enter=words + ENTER),
+        env=environment(SUDO),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    loaded = json.loads(done.stdout)
+    loaded["critpath_record.shown"] = str(Path(rooted.__file__).with_name("shown.py"))
+    lines = sum(len(Path(file).read_text("utf-8").splitlines()) for file in loaded.values())
+    assert lines <= MOST_LINES, loaded
+
+
+HOSTILE = [
+    ["read", "../../../etc/shadow"],
+    ["read", "trace_pipe"],
+    ["read", "per_cpu/cpu0/trace_pipe_raw"],
+    ["read", "events/../trace"],
+    ["make", "foo"],
+    ["make", "critpath-1-1-1-12345678"],
+    ["make", "../critpath-{pid}"],
+    ["own", "{name}", "sched/../../..", "x/y/z"],
+    ["own", "{name}", "../per_cpu"],
+    ["remove", "critpath-1-1-1-12345678"],
+    ["note", "../{name}", "{{}}"],
+    ["note", "{name}", "[1, 2"],
+    ["note", "{name}", "x" * 20_000],
+    ["show", "{name}", "../../etc", "0"],
+    ["hide", "../../tmp"],
+    ["ask", "x/../../../tmp/y"],
+    ["serve"],
+    ["_undo"],
+    ["_write", "x", "y"],
+    ["part", "record"],
+    ["make"],
+    ["make", 1],
+    ["make", "\0"],
+    [],
+    {},
+    "make",
+]
+
+
+def test_a_hostile_parent_gets_nothing():
+    """Requests beside what the helper is for are refused, whatever they are, and it goes on."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    serving = threading.Thread(target=rooted.Helper(theirs, USER.pw_uid, 4_000_000).serve)
+    serving.start()
+    name = "critpath-1-4000000-1-12345678"
+    instances = {*INSTANCES.iterdir()}
+    fill = {"pid": "4000000", "name": name}
+    requests = [
+        json.dumps([x.format(**fill) if isinstance(x, str) else x for x in one])
+        if isinstance(one, list)
+        else json.dumps(one)
+        for one in HOSTILE
+    ]
+    for text in (*requests, "[" * 50_000, "\xff\xfe", "nul"):
+        ours.send(text.encode("utf-8", "surrogateescape"))
+        answer, descriptors, _, _ = socket.recv_fds(ours, 1 << 16, 4)
+        assert json.loads(answer)[0] != 0, text[:100]
+        assert descriptors == []
+    assert {*INSTANCES.iterdir()} == instances
+    # And it is still there for what it is for.
+    ours.send(json.dumps(["make", name]).encode())
+    answer, [directory], _, _ = socket.recv_fds(ours, 1 << 16, 4)
+    assert json.loads(answer) == [0, ""]
+    assert os.fstat(directory).st_uid == USER.pw_uid
+    os.close(directory)
+    (INSTANCES / name / "tracing_on").write_text("1")
+    ours.close()
+    serving.join(10)
+    theirs.close()
+    assert (INSTANCES / name / "tracing_on").read_text() == "0\n"
+    (INSTANCES / name).rmdir()
+    assert tracefs.find() is not None
