@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -50,6 +51,12 @@ ONLY_WITH: Final = {
     ),
     "`critpath doctor`, `--stacks` and `--files`": ("preflight.py",),
 }
+# What `sudo critpath record` loads before it becomes the user; the helper loads the last one.
+BEFORE: Final = (
+    *("critpath/__init__.py", "critpath/commands/__init__.py", "critpath/commands/overview.py"),
+    *("critpath/doors.py", "critpath/errors.py", "critpath_record/__init__.py"),
+    *("critpath_record/rooted.py", "critpath_record/shown.py"),
+)
 # What it loads of the rest.  The last ones, with numpy, only when a trace of LTTng is there, to
 # count what is in it.
 BESIDE: Final = (
@@ -93,9 +100,11 @@ def recorder_files() -> list[str]:
 def table() -> str:
     """Return the rows, by when a file is loaded."""
     seldom = [file for files in ONLY_WITH.values() for file in files]
-    always = [f"critpath_record/{file}" for file in recorder_files() if file not in seldom]
+    of = (f"critpath_record/{file}" for file in recorder_files() if file not in seldom)
+    always = [file for file in of if file not in BEFORE]
     lines = ["| file | what it is there for |", "|---|---|"]
-    lines += _rows("always", always)
+    lines += _rows(f"under sudo, before it is the user: {count_lines(BEFORE):,} lines", BEFORE)
+    lines += _rows("always, where it stays root", always)
     lines += _rows("always, of what others use too", [f"critpath/{file}" for file in BESIDE])
     for when, files in ONLY_WITH.items():
         paths = [f"critpath_record/{file}".replace("critpath_record/../", "") for file in files]
@@ -107,7 +116,12 @@ def table() -> str:
     return "\n".join(lines)
 
 
-def _rows(when: str, files: list[str]) -> list[str]:
+def count_lines(files: Iterable[str]) -> int:
+    """Return how many lines files have."""
+    return sum(len((ROOT / file).read_text(encoding="utf-8").splitlines()) for file in files)
+
+
+def _rows(when: str, files: Iterable[str]) -> list[str]:
     return [f"| **{when}** | |", *(f"| `{file}` | {_why(ROOT / file)} |" for file in files)]
 
 

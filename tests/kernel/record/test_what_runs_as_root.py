@@ -92,6 +92,8 @@ def test_what_is_loaded_is_listed(audit, request):
     if way == "record":
         without = {when for when in listed if when.startswith("with ")}
         rare = set().union(*(listed[when] for when in without))
+        # A package has no line of its own among what is loaded later.
+        named -= {name for name in named if name.endswith(".__init__")}
         assert sorted(loaded - packages) == sorted(named - rare)
 
 
