@@ -14,6 +14,8 @@ from itertools import accumulate, chain, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec import Struct, structs
+
 from critpath import (
     __version__,
     clocks,
@@ -25,6 +27,7 @@ from critpath import (
     graph,
     localize,
     read,
+    requests,
     store,
     timeline,
     vectors,
@@ -32,32 +35,17 @@ from critpath import (
 from critpath.convert import OPENED
 from critpath.documents import SLOWER, AbCause, ComparisonDocument
 from critpath.documents.base import change
-from critpath.documents.pictures import FlameNode
 from critpath.errors import (
     EXIT_UNREADABLE,
     CritpathError,
     InconclusiveError,
     UsageError,
 )
-from critpath.model import (
-    Analysis,
-    CompareSettings,
-    EventRequest,
-    Events,
-    Executions,
-    ExtractSettings,
-    Manifest,
-    PathSet,
-    ReplayedRecording,
-    Rows,
-    Timelines,
-)
+from critpath.model import Analysis, CompareSettings, ExtractSettings, PathSet
 from critpath.model.joining import join_sets
 from critpath.model.recording import COUNTS
-from critpath.model.requests import Pieces, Sketches
 from critpath.processes import do_for_both, side_by_side
 from critpath.progress import COMPARING, Progress, Stage, name_place
-from critpath.requests import Asked
 from critpath.schema.notes import (
     HiddenByLevels,
     Note,
@@ -76,8 +64,19 @@ if TYPE_CHECKING:  # what most runs do not ask
     from critpath import known, signatures
     from critpath.ab import AbRequest
     from critpath.documents.known import KnownEntry
+    from critpath.documents.pictures import FlameNode
+    from critpath.model import (
+        EventRequest,
+        Events,
+        Executions,
+        Manifest,
+        ReplayedRecording,
+        Rows,
+        Timelines,
+    )
+    from critpath.model.requests import Pieces, Sketches
     from critpath.model.signatures import Counts
-    from critpath.requests import SliceSketches, Way
+    from critpath.requests import Asked, SliceSketches, Way
 
 # Extract: recordings to critical paths.
 
@@ -171,8 +170,7 @@ def _learn_ways(path: Path) -> Mapping[Way, int]:
         return chosen.sought.list_ways(chosen.replayed)
 
 
-@dataclass(frozen=True)
-class _Chosen:
+class _Chosen(Struct, frozen=True):
     """A recording that was replayed, and which executions of it are asked for."""
 
     replayed: ReplayedRecording
@@ -220,7 +218,7 @@ def replay_chosen(
     if recording.groups:  # in which container each process is
         wanted = tuple(dict.fromkeys((*wanted, *executions.ProcessPlaces.WANTED)))
     if chosen.kind in {"requests", "slices"}:
-        asked = Asked(recording, chosen, _learn_ways)
+        asked = requests.Asked(recording, chosen, _learn_ways)
         wanted, way = (*wanted, *asked.wanted), asked.way
     with ExitStack() as stack:
         stack.enter_context(recording.keep())
@@ -747,8 +745,7 @@ class _Task:
         return str(self.recording)
 
 
-@dataclass(frozen=True)
-class _Written:
+class _Written(Struct, frozen=True):
     """What a worker says of a part that it wrote."""
 
     number: int
@@ -819,7 +816,7 @@ def rebase_paths(recording: Path, settings: ExtractSettings, here: str) -> Itera
     if given.startswith(_WINDOWS):
         file = str(Path(here) / given.removeprefix(_WINDOWS))
         names[file] = given.removeprefix(_WINDOWS)
-        settings = replace(settings, specification=_WINDOWS + file)
+        settings = structs.replace(settings, specification=_WINDOWS + file)
 
     def named(text: str) -> str:
         for there, given_name in names.items():
@@ -965,7 +962,7 @@ def _explain_and_draw(
         partial(vectors.sum_waits, result.normal, result.sample),
         rows=len(result.normal) + len(result.sample),
     )
-    return replace(explained, flame=nodes, waits=waits)
+    return structs.replace(explained, flame=nodes, waits=waits)
 
 
 def _draw_flame(
@@ -1040,8 +1037,7 @@ def compare_recordings(
 # Remember: what is normal.
 
 
-@dataclass(frozen=True, eq=False)
-class Update:
+class Update(Struct, frozen=True, eq=False):
     """What became of an update.
 
     Attributes
@@ -1102,9 +1098,9 @@ def update(
         full = compare(join_sets(old), join_sets(list(parts)), replace(settings, level=()))
         if full.verdict == "anomaly":
             # A warning: every answer says it, and what the verdict alone says is another.
-            comparison = replace(full, warnings=(HiddenByLevels(), *full.warnings))
+            comparison = structs.replace(full, warnings=(HiddenByLevels(), *full.warnings))
     if comparison.verdict != "ok":
-        anew = replace(baseline, sessions=new, version=version) if accept else None
+        anew = structs.replace(baseline, sessions=new, version=version) if accept else None
         dropped = tuple(s for part in old for s in part.sources) if accept else ()
         return Update(comparison, anew, dropped)
     return Update(comparison, *baseline.add(new, version, sessions))

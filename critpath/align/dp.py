@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from critpath.align import _dp
 from critpath.errors import UsageError
@@ -23,8 +23,7 @@ TRACE_CELLS = 64_000_000  # technical: above: keep check-points, compute blocks 
 BLOCK_CELLS = 131_072  # technical: scores computed at a time: they stay in the cache
 
 
-@dataclass(frozen=True, eq=False)
-class GapCosts:
+class GapCosts(Struct, frozen=True, eq=False):
     """What gaps cost (all figures are added to the score, so negative).
 
     Attributes
@@ -201,8 +200,7 @@ class _Programme:
 HALF_WIDTH = 64  # technical
 
 
-@dataclass(frozen=True, eq=False)
-class Band:
+class Band(Struct, frozen=True, eq=False):
     """Cells of a dynamic programme: columns ``low[i] .. high[i]`` of its row ``i``.
 
     Attributes

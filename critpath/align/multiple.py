@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
+from msgspec import Struct, structs
 
 from critpath.align.dp import MAX_CELLS
 from critpath.align.pairwise import align_profiles
@@ -25,8 +26,7 @@ METHODS: Final = (POSTERIORS, MUSCLE)
 REFINE_WORK = 1_000_000_000
 
 
-@dataclass(frozen=True, eq=False)
-class Core:
+class Core(Struct, frozen=True, eq=False):
     """What is computed of an alignment, before copies and loops are put back.
 
     Attributes
@@ -402,13 +402,15 @@ def _with_row(
     """Add a row to what is computed of an alignment; keep its codes, and take them again."""
     distinct = core.distinct
     if not len(sequence):
-        return replace(core, distinct=replace(distinct, empty=[*distinct.empty, number]))
+        return structs.replace(
+            core, distinct=structs.replace(distinct, empty=[*distinct.empty, number])
+        )
     whole = distinct.label[sequence]
     for i, row in enumerate(distinct.rows):
         if np.array_equal(row, whole):
             copies = [*distinct.copies]
             copies[i] = [*copies[i], number]
-            return replace(core, distinct=replace(distinct, copies=copies))
+            return structs.replace(core, distinct=structs.replace(distinct, copies=copies))
     mine = collapse(whole, core.units)
     leaf, codes = len(core.codes), core.codes
     for of, known in zip(core.of, core.rows, strict=True):
@@ -419,9 +421,9 @@ def _with_row(
         if name not in added:
             added[name] = _with_sequence(core, mine.letters, max_cells)
         codes = added[name]
-    return replace(
+    return structs.replace(
         core,
-        distinct=replace(
+        distinct=structs.replace(
             distinct, rows=[*distinct.rows, whole], copies=[*distinct.copies, [number]]
         ),
         rows=(*core.rows, mine),
@@ -454,8 +456,7 @@ def _with_sequence(core: Core, letters: U8, max_cells: int) -> I8:
 MOST_LETTERS = 64  # technical
 
 
-@dataclass(frozen=True, eq=False)
-class DistinctPaths:
+class DistinctPaths(Struct, frozen=True, eq=False):
     """What is aligned of some sequences.
 
     Attributes

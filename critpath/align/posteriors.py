@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from critpath.align import _consistency, _posteriors
 from critpath.align.profiles import I8, Model, drop_gap_columns, merge_rows
@@ -58,8 +59,7 @@ class GapChances:
         return np.array([*short, self.long_open, self.long_extend, self.long_edge])
 
 
-@dataclass(frozen=True, eq=False)
-class Posteriors:
+class Posteriors(Struct, frozen=True, eq=False):
     """Sparse matrices of all ordered pairs of sequences, one row for every letter.
 
     Letter i of sequence x has, towards sequence y, row ``r = N * offset[x] + y *

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from critpath.align import _dp
 from critpath.align.dp import GRID
@@ -34,8 +35,7 @@ class Model:
     centre: float = field(default_factory=lambda: PROFILES.centre)
 
 
-@dataclass(frozen=True, eq=False)
-class Profile:
+class Profile(Struct, frozen=True, eq=False):
     """Columns of aligned rows, summarised.
 
     Attributes

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from msgspec import Struct
 
 from critpath.align.pairwise import align_profiles
 from critpath.align.profiles import I8, Model, build_profile, merge_rows, sum_of_pairs
@@ -16,8 +16,7 @@ from critpath.schema.notes import Note
 from critpath.schema.parameters.align import PROFILES
 
 
-@dataclass(frozen=True, eq=False)
-class _Block:
+class _Block(Struct, frozen=True, eq=False):
     """Aligned rows of the leaves `order`."""
 
     order: list[int]
@@ -211,8 +210,7 @@ def _refine_block(rows: I8, splits: list[U8], weights: F64, model: Model, passes
 # Guide trees.
 
 
-@dataclass(frozen=True, eq=False)
-class Tree:
+class Tree(Struct, frozen=True, eq=False):
     """A rooted binary tree.  Leaves are 0..n-1; node ``n + i`` was joined i-th.
 
     Attributes

@@ -10,18 +10,17 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from critpath.model import I32, U8, Loop
 from critpath.schema.parameters.align import LOOPS
 
 
-@dataclass(frozen=True)
-class RepeatedRun:
+class RepeatedRun(Struct, frozen=True):
     """Identical iterations, one after another.
 
     Attributes
@@ -41,8 +40,7 @@ class RepeatedRun:
         return self.first + self.period * self.iterations
 
 
-@dataclass(frozen=True, eq=False)
-class Collapsed:
+class Collapsed(Struct, frozen=True, eq=False):
     """A row with one iteration of each of its runs.
 
     Attributes

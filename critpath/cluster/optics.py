@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from critpath.cluster.space import (
     Density,
@@ -203,8 +203,7 @@ def _tree(joins: F64, n: int) -> F64:
     return tree
 
 
-@dataclass(frozen=True)
-class _Extraction:
+class _Extraction(Struct, frozen=True):
     """Labels of vectors; order of visit and reachability of executions in canonical order."""
 
     labels: I64
@@ -212,8 +211,7 @@ class _Extraction:
     reachability: F64
 
 
-@dataclass(frozen=True)
-class _Settings:
+class _Settings(Struct, frozen=True):
     min_samples: int
     xi: float
     min_cluster_size: int
@@ -330,8 +328,7 @@ METHODS: dict[str, Callable[[Whole, I64, _Settings], _Extraction]] = {
 # Xi extraction from a reachability plot whose bars have widths.
 
 
-@dataclass
-class _Area:
+class _Area(Struct):
     """A steep fall of the plot; ``between`` is the highest bar since."""
 
     start: int
@@ -339,8 +336,7 @@ class _Area:
     between: float = 0.0
 
 
-@dataclass(frozen=True)
-class _Plot:
+class _Plot(Struct, frozen=True):
     """Bars of a reachability plot.
 
     Attributes

@@ -43,10 +43,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from critpath.cluster.pairing import normal_space, novel_limits, plausible
 from critpath.model import (
@@ -248,8 +249,7 @@ def _find_above(excess: F64, k: float, mean: F64, squares: F64, sizes: F64, part
     return np.asarray(above, dtype=np.bool_)
 
 
-@dataclass(frozen=True)
-class _Single:
+class _Single(Struct, frozen=True):
     """Figures of every sample execution by itself, and of each of its columns."""
 
     score: F64
@@ -403,8 +403,7 @@ class BothScales:
         return np.asarray(np.concatenate([values, np.log(values + self._offset)], axis=1))
 
 
-@dataclass(frozen=True)
-class NormalTypes:
+class NormalTypes(Struct, frozen=True):
     """Sizes, means and sums of squares of the normal types.
 
     Attributes
@@ -512,8 +511,7 @@ def bag_scores(
                 yield int(number), scores[company]
 
 
-@dataclass(frozen=True)
-class _LeftOut:
+class _LeftOut(Struct, frozen=True):
     """Pairs of an execution and a type that it fits, the type being without it."""
 
     row: I64  # [pairs], from 0

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from critpath.cluster._silhouettes import merged
 from critpath.cluster.optics import relative
@@ -82,8 +81,7 @@ def _notes(labels: I64, weak: Bool, novel: Bool) -> tuple[Note, ...]:
 _TIE = 1e-12  # technical
 
 
-@dataclass(frozen=True)
-class Scores:
+class Scores(Struct, frozen=True):
     """What merging every cluster with every normal cluster gives.
 
     Attributes
@@ -102,8 +100,7 @@ class Scores:
     distance: F64
 
 
-@dataclass(frozen=True)
-class _Nearest:
+class _Nearest(Struct, frozen=True):
     """The nearest cluster of every point, and the nearest but that one."""
 
     cluster: I64

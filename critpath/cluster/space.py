@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from msgspec import Struct
 
 from critpath.cluster._optics import core_distances as fill_core_distances
 from critpath.cluster._optics import squares, visit
@@ -18,8 +18,7 @@ from critpath.stats.rows import order_rows
 _CHUNK = 1 << 22  # technical: distances held at once: 32 MiB
 
 
-@dataclass(frozen=True)
-class DistinctRows:
+class DistinctRows(Struct, frozen=True):
     """Rows of a table without repetitions.
 
     Attributes
@@ -90,8 +89,7 @@ def relabel(labels: I64, ranking: I64) -> I64:
 # Distances of executions to clusters.
 
 
-@dataclass(frozen=True)
-class Points:
+class Points(Struct, frozen=True):
     """Points cluster by cluster, cut into blocks of one cluster.
 
     Attributes
@@ -132,8 +130,7 @@ class Points:
         return sums
 
 
-@dataclass(frozen=True)
-class NormalSpace:
+class NormalSpace(Struct, frozen=True):
     """Normal executions and their summed distances to every normal cluster.
 
     A point is what executions of one cluster with equal counts share.
@@ -201,8 +198,7 @@ def blocks(left: F64, right: F64) -> Iterator[tuple[slice, F64]]:
 # OPTICS over distinct vectors with weights.
 
 
-@dataclass(frozen=True)
-class Density:
+class Density(Struct, frozen=True):
     """What OPTICS says of executions, and of the distinct vectors that they have.
 
     Attributes

@@ -7,9 +7,10 @@ import os
 import shlex
 import sys
 import textwrap
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from msgspec import structs
 
 from critpath.commands.declared import flag, option
 from critpath.commands.output import Progress, hint, warn
@@ -164,7 +165,7 @@ def warn_swapped_arguments(comparison: Analysis, normal: Path, sample: Path) -> 
         f"SAMPLE, {sample}, is a baseline and NORMAL is none: is the order wrong? "
         f"critpath compare {sample} {normal}"
     )
-    return replace(comparison, warnings=(warning, *comparison.warnings))
+    return structs.replace(comparison, warnings=(warning, *comparison.warnings))
 
 
 def missing_baseline(normal: Path, sample: Path) -> UnreadableError:

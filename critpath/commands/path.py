@@ -11,6 +11,8 @@ from io import StringIO
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
+from msgspec import structs
+
 from critpath.commands.declared import FORCE, TO, either, flag, option
 from critpath.commands.formats import format_by_ending, format_name
 from critpath.commands.looking import FORMATS as LOOKS
@@ -220,7 +222,7 @@ def _top(arguments: argparse.Namespace, settings: Settings, paths: PathSet, form
         if left:
             further = f"{plural(left.executions, 'further place')}, {format_share(left.share)}"
             hint(f"critpath: {further} of the time: --top N for more", quiet=settings["quiet"])
-        return "".join(json.dumps(asdict(place)) + "\n" for place in places)
+        return "".join(json.dumps(structs.asdict(place)) + "\n" for place in places)
     text = StringIO()
     render_code(places, left, len(paths), make_console(text), noun_of_paths(paths, 1))
     hint("next: critpath compare NORMAL SAMPLE names what changed", quiet=settings["quiet"])

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
+
+from msgspec import structs
 
 from critpath.commands.declared import flag, option
 from critpath.commands.output import STDOUT, hint, make_console, write_output
@@ -94,7 +95,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             page="html" in outputs.places,
         )
         # An address of a tracing UI tells whose it is.
-        outputs = replace(outputs, trace_url="")
+        outputs = structs.replace(outputs, trace_url="")
         hint(document.warnings[-1], quiet=settings["quiet"])
     if arguments.format == "json":
         _as_json(document, outputs)

@@ -7,10 +7,11 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 from urllib.parse import quote
+
+from msgspec import Struct
 
 from critpath.commands.declared import flag, option
 from critpath.commands.output import (
@@ -42,8 +43,7 @@ _FILES: Final = {
 INLINE: Final = "inline"
 
 
-@dataclass(frozen=True)
-class Outputs:
+class Outputs(Struct, frozen=True):
     """What is wanted of a comparison.
 
     Attributes
@@ -206,8 +206,7 @@ _MOST_SUMMARY: Final = 1024 * 1024
 _MARGIN: Final = 1024
 
 
-@dataclass(frozen=True)
-class ForGitHub:
+class ForGitHub(Struct, frozen=True):
     """The files to write, rendered.
 
     Attributes

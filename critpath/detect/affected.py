@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple, Self
 
 import numpy as np
+from msgspec import Struct
 
 from critpath.model import F64, I64, Affected, Bool, Outliers, VectorTable
 from critpath.schema.parameters.cluster import MIXTURE, TYPES
@@ -103,8 +104,7 @@ class _Column(NamedTuple):
         return find_changed(before, self.after, pace=apart, none=none, moved=self.moved)
 
 
-@dataclass(frozen=True, eq=False)
-class _Kind:
+class _Kind(Struct, frozen=True, eq=False):
     """Executions of one kind: what time shows the change best is asked of it."""
 
     columns: list[_Column]  # of all work, of what rose, of each state

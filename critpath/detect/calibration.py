@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from critpath.detect.comparability import floor_share, session_spread
 from critpath.detect.families import reach_floor, score_unusualness
@@ -281,8 +281,7 @@ def smallest_shift(
 # The gate on one split of healthy executions, for one shift after the other.
 
 
-@dataclass(frozen=True)
-class _Sums:
+class _Sums(Struct, frozen=True):
     """Standardised sums of some columns, the largest of their three scores.
 
     Attributes

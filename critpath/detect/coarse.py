@@ -10,10 +10,10 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+from msgspec import Struct
 
 from critpath.detect.comparability import exchangeable, floor_share, permutable
 from critpath.detect.families import (
@@ -59,8 +59,7 @@ from critpath.stats.tails import least_rare
 Y_REFERENCES = ("a1", "a2")
 
 
-@dataclass(frozen=True)
-class Algorithm1:
+class Algorithm1(Struct, frozen=True):
     """Both rules for every column; arrays are [columns], durations in ns.
 
     Attributes

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from critpath.model import F64, I64, PathSet, State, summarize_machine
 from critpath.model.recording import name_devices
@@ -191,8 +191,7 @@ def _passes_more(one: _RouteSums, other: _RouteSums) -> bool:
     return not (went_on and begun and added > COMPARABILITY.same_route * begun)
 
 
-@dataclass(frozen=True)
-class _RouteSums:
+class _RouteSums(Struct, frozen=True):
     """The routes of a set's recordings by kind of device: packets add up, devices are the most."""
 
     executions: int
@@ -500,8 +499,7 @@ def partial_comparison_note(normal_type: I64, sample_type: I64) -> Note | None:
 # Recording sessions: the floor they ask for, and what of them may be permuted.
 
 
-@dataclass(frozen=True)
-class SessionSpread:
+class SessionSpread(Struct, frozen=True):
     """How far the means of the normal sessions lie apart.
 
     Attributes

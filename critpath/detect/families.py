@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from critpath.detect.tails import SlowEnd, slow_end
 from critpath.model import F64, I64, Bool, Change, VectorTable
@@ -38,8 +39,7 @@ def detectable_shift(error: float, critical: float, floor: float) -> float:
 # What the gate flags: significant, large enough, and surely so.
 
 
-@dataclass(frozen=True)
-class Flags:
+class Flags(Struct, frozen=True):
     """Bool arrays: over all types [columns], in each [strata, columns]."""
 
     over_all: Bool
@@ -173,8 +173,7 @@ def _sort_changes(found: list[Change]) -> list[Change]:
 # Two families of hypotheses at one level: anything, and each state.
 
 
-@dataclass(frozen=True)
-class Families:
+class Families(Struct, frozen=True):
     """Outcome of both families; p-values are adjusted for everything that is tested.
 
     Attributes

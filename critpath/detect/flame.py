@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
+from msgspec import Struct
 
 from critpath.detect.comparability import exchangeable, permutable
 from critpath.documents import StateEntry
@@ -22,8 +22,7 @@ from critpath.stats.permutations import gate
 Times = TypeVar("Times", I64, F64)
 
 
-@dataclass(frozen=True)
-class FlameSets:
+class FlameSets(Struct, frozen=True):
     """What is known of the executions of both sets, the normal ones first.
 
     Attributes

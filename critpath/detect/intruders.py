@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from critpath.detect.machine import is_helper
 from critpath.detect.weather import KindRows, Strangers, name_families
@@ -29,8 +29,7 @@ from critpath.stats.tails import hypergeometric_tail
 _ANY: Final = -1  # technical: on whichever CPU
 
 
-@dataclass(frozen=True, eq=False)
-class Intruder:
+class Intruder(Struct, frozen=True, eq=False):
     """Who came, and what it did.
 
     Attributes
@@ -48,8 +47,7 @@ class Intruder:
     hit: Bool
 
 
-@dataclass(frozen=True, eq=False)
-class _Hit:
+class _Hit(Struct, frozen=True, eq=False):
     """A kind of execution that waits for it: on average (ns), and which of the sample do."""
 
     label: str
@@ -65,8 +63,7 @@ class _Hit:
         return min(self.after - self.before, max(self.longer, 0.0))
 
 
-@dataclass(frozen=True, eq=False)
-class _Rival:
+class _Rival(Struct, frozen=True, eq=False):
     """How long executions of both sets waited for a CPU that a family of strangers had (ns)."""
 
     family: str

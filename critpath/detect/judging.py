@@ -8,6 +8,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct, structs
 
 from critpath.cluster import (
     confirm_marks,
@@ -66,8 +67,7 @@ if TYPE_CHECKING:
     from critpath.vectors import Coder
 
 
-@dataclass(frozen=True, eq=False)
-class Judgement:
+class Judgement(Struct, frozen=True, eq=False):
     """What is decided from the vectors alone, before anything is aligned."""
 
     normal_clusters: Clustering
@@ -114,7 +114,7 @@ def judge_sets(
         # Faster is only what would be slower if the sets were exchanged.
         back = _judge_one_way(sets[::-1], tables[::-1], coder, settings, None, newcomers=newcomers)
         faster = is_alarm(back.detection, back.apart)
-    return replace(found, detection=change(found.detection, faster=faster))
+    return structs.replace(found, detection=change(found.detection, faster=faster))
 
 
 def _judge_one_way(
@@ -208,10 +208,10 @@ def add_rivals(judgement: Judgement, given: _Given, *, newcomers: bool) -> Judge
     came = None if detection.gate else given.find_intruder(detection.floor_share)
     if came is not None and not came.slower:
         detection, came = change(detection, came=came.weather), None
-        judgement = replace(judgement, detection=detection)
+        judgement = structs.replace(judgement, detection=detection)
     if detection.signs:
         detection = change(detection, signs=drop_crowded_queues(*given.sets, detection))
-        judgement = replace(judgement, detection=detection)
+        judgement = structs.replace(judgement, detection=detection)
     if judgement.apart is None:
         # A stranger's burst may have hit one of two sets that took turns: then no run confirms it.
         # One that comes with every run of one of them is no work of the program either.
@@ -226,9 +226,9 @@ def add_rivals(judgement: Judgement, given: _Given, *, newcomers: bool) -> Judge
         limit = find_limit(rival, detection, throttled=is_throttled(*given.sets))
         queue = find_queue(detection) if newcomers else ()
         queue += find_blocked_loops(*given.sets, detection)
-        judgement = replace(
+        judgement = structs.replace(
             judgement,
-            apart=replace(judgement.apart, rival=rival),
+            apart=structs.replace(judgement.apart, rival=rival),
             detection=change(detection, signs=[*detection.signs, *limit, *queue]),
         )
         if limit or queue or (detection.signs and came is None):
@@ -242,7 +242,7 @@ def _settle_marks(judgement: Judgement) -> Judgement:
     """Mark those that have the change, where the program became slower."""
     if not is_alarm(judgement.detection, judgement.apart):
         return judgement
-    return replace(judgement, outliers=mark_affected(judgement.outliers))
+    return structs.replace(judgement, outliers=mark_affected(judgement.outliers))
 
 
 def _add_weather(
@@ -256,7 +256,7 @@ def _add_weather(
     detection = judgement.detection
     signs = () if in_turns else _find_own_signs(judgement, given, came)
     if signs:
-        return replace(judgement, detection=change(detection, signs=[*signs]))
+        return structs.replace(judgement, detection=change(detection, signs=[*signs]))
     mark = judgement.mark_with_strangers
     outliers = judgement.outliers
     if came is not None:
@@ -273,7 +273,9 @@ def _add_weather(
         weather = name_rivals(found, given.sets, given.strangers)
         # Where all were hit, who was hit more is chance.
         outliers = mark() if mark and weather.kinds else outliers
-    return replace(judgement, detection=change(detection, weather=weather), outliers=outliers)
+    return structs.replace(
+        judgement, detection=change(detection, weather=weather), outliers=outliers
+    )
 
 
 def _find_own_signs(

@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from critpath.documents import SignEntry
 from critpath.documents.base import number
@@ -140,8 +141,7 @@ class _TypeGroup:
         return before, after
 
 
-@dataclass(frozen=True)
-class Trips:
+class Trips(Struct, frozen=True):
     """How often executions ask another thread and are answered: counts [executions, roles]."""
 
     roles: Sequence[str]
@@ -153,8 +153,7 @@ class Trips:
         return Trips(self.roles, self.normal[normal], self.sample[sample])
 
 
-@dataclass(frozen=True)
-class _RoleTimes:
+class _RoleTimes(Struct, frozen=True):
     """What a thread did of an execution (ns), and what held it up meanwhile."""
 
     work: float
@@ -170,8 +169,7 @@ class _RoleTimes:
         return self.waits / self.work if self.work > 0 else self.usual
 
 
-@dataclass(frozen=True)
-class _FoundSign:
+class _FoundSign(Struct, frozen=True):
     """A sign, with the time that it brought an execution of its kind, of what was added.
 
     ``share`` is that kind's, of the sample.

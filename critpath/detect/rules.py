@@ -6,8 +6,9 @@ The command line reads their names, so nothing slow is imported.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from critpath.schema import notes
 
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
     from critpath.stats.means import Effects
 
 
-@dataclass(frozen=True)
-class RuleEvidence:
+class RuleEvidence(Struct, frozen=True):
     """What a rule decides from: the figures of every state, and last of the total.
 
     Attributes
@@ -101,8 +101,7 @@ def _find_faster(detection: Detection) -> notes.Faster | None:
     return notes.Faster(total.effect, low, high, total.normal_mean, detection.whole is None)
 
 
-@dataclass(frozen=True)
-class VerdictRule:
+class VerdictRule(Struct, frozen=True):
     """A rule for the verdict, and what else depends on it.
 
     Attributes

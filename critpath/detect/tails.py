@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from critpath.documents import PercentileEntry
 from critpath.model import F64, I64
@@ -25,8 +25,7 @@ from critpath.schema.parameters.shared import NORMAL
 from critpath.stats.tails import binomial_cdf, binomial_tail, hypergeometric_tail
 
 
-@dataclass(frozen=True)
-class SlowEnd:
+class SlowEnd(Struct, frozen=True):
     """How improbable the slowest sample executions are among the normal ones.
 
     Attributes
@@ -47,8 +46,7 @@ class SlowEnd:
     members: I64
 
 
-@dataclass(frozen=True)
-class _Tail:
+class _Tail(Struct, frozen=True):
     """Pareto tail of ratios in logarithms; ``index`` 0 where the assumption does not hold."""
 
     start: float

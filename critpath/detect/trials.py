@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct, field, structs
 
 from critpath import __version__
 from critpath.cluster import find_types, labels_are_usable, rows_of
@@ -48,8 +49,7 @@ if TYPE_CHECKING:
 _BEFORE_STATES = 3  # technical: the total, the rare one and the new state are tried first
 
 
-@dataclass(frozen=True, eq=False)
-class _Pool:
+class _Pool(Struct, frozen=True, eq=False):
     """All executions, in an order that does not depend on how they were given."""
 
     table: VectorTable
@@ -152,7 +152,7 @@ def calibrate(
     lean = replace(settings, permutations=min(settings.permutations, fewer))
     # Of each size two kinds of splits are judged, and the smallest change is looked for.
     parts = iter(range(3 * len(sizes), 0, -1))
-    pool = replace(_pool(normal, lean, tell), left=left, phases=parts)
+    pool = structs.replace(_pool(normal, lean, tell), left=left, phases=parts)
     tell("measuring what recordings differ by")
     floor = _floor(pool)
     alarms: list[FalseAlarmsEntry] = []
@@ -395,8 +395,7 @@ def _note_warnings(normal: PathSet) -> list[Remark]:
 # How healthy executions are divided into a normal and a sample set, to see what happens.
 
 
-@dataclass(frozen=True, eq=False)
-class Split:
+class Split(Struct, frozen=True, eq=False):
     """Rows of a table: a normal and a sample set.
 
     Attributes

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from critpath.detect.rules import RULES, shift_of
 from critpath.documents import DurationTest, StateEntry, WeatherEntry, WorkEntry
@@ -41,8 +41,7 @@ TOTAL: Final = "total"
 Levels = Sequence[tuple[str, str]]
 
 
-@dataclass(frozen=True)
-class Apart:
+class Apart(Struct, frozen=True):
     """What is known of sets that were recorded at different times.
 
     Attributes

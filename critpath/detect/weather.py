@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, Self
 
 import numpy as np
+from msgspec import Struct
 
 from critpath.detect.machine import is_helper, is_surely_more
 from critpath.documents import WeatherEntry, WeatherRival
@@ -37,8 +37,7 @@ def list_kinds(labels: Labels) -> Iterator[KindRows]:
         yield label, ours == label, theirs == label
 
 
-@dataclass(frozen=True)
-class Strangers:
+class Strangers(Struct, frozen=True):
     """Who is not of the program: neither what its executions are of, nor on their normal paths.
 
     Attributes
@@ -69,8 +68,7 @@ class Strangers:
         return family not in self.asked and (ours is not None or family not in self.program)
 
 
-@dataclass(frozen=True, eq=False)
-class Sides:
+class Sides(Struct, frozen=True, eq=False):
     """Two sets, and the same without the time that strangers had the cpu; the kind of each."""
 
     normal: VectorTable
@@ -79,8 +77,7 @@ class Sides:
     labels: Labels
 
 
-@dataclass(frozen=True)
-class _Hit:
+class _Hit(Struct, frozen=True):
     """What became of a kind of execution, on average (ns)."""
 
     label: str

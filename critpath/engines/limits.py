@@ -11,9 +11,10 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
+
+from msgspec import Struct
 
 from critpath.errors import UsageError
 from critpath.schema.notes import ExecutionInMemory, Note
@@ -133,8 +134,7 @@ _ROUND: Final = 16 * _MIB  # technical
 ROWS: Final = 1 << 16
 
 
-@dataclass(frozen=True)
-class Budget:
+class Budget(Struct, frozen=True):
     """How large the pieces are that a recording is read in.
 
     Attributes

@@ -11,9 +11,11 @@ import os
 import re
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from critpath.engines.limits import available_memory, least_room, require_room, usable_cores
 from critpath.errors import (
@@ -54,8 +56,7 @@ class Engine(Protocol):
         """Begin a task."""
 
 
-@dataclass(frozen=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """An error as a value: it goes from one machine to another without its class.
 
     Attributes
@@ -343,8 +344,7 @@ _ADDRESS: Final = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class DaskScheduler:
+class DaskScheduler(Struct, frozen=True):
     """Where a scheduler of dask listens, checked: ``tcp://HOST:PORT`` or ``tls://HOST:PORT``."""
 
     address: str

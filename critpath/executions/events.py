@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
+from msgspec import Struct
 
 from critpath.errors import UsageError
 from critpath.executions.fields import (
@@ -141,8 +141,7 @@ def _require_field(found: Occurrences, field: str, role: str) -> None:
 # Pairing, and making executions of pairs.
 
 
-@dataclass(frozen=True)
-class Pairs:
+class Pairs(Struct, frozen=True):
     """Begins with their ends.
 
     Attributes

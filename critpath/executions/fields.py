@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from critpath.errors import UsageError
 from critpath.model import I64, Bool, EventClass, Events
@@ -32,8 +33,7 @@ EXPRESSION_LIMIT = 1000  # technical
 _CONDITION = re.compile(r"([A-Za-z_][\w.]*)([=~])(.*)", re.DOTALL)
 
 
-@dataclass(frozen=True)
-class Condition:
+class Condition(Struct, frozen=True):
     """A condition on one field: equal to ``value``, or matched by ``expression`` if it is set."""
 
     field: str
@@ -53,8 +53,7 @@ class Condition:
         return {name: group for name, group in found.groupdict().items() if group is not None}
 
 
-@dataclass(frozen=True)
-class EventPattern:
+class EventPattern(Struct, frozen=True):
     """Events of one name that meet every condition."""
 
     name: str

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+from msgspec import structs
 
 from critpath.errors import UnspecifiedError, UsageError
 from critpath.executions.events import find_by_events
@@ -164,7 +165,7 @@ def choose(
     chosen, labelled = add_label(parse_specification(text), texts)
     if chosen.where.container:
         groups = tuple(chain.from_iterable(recording.groups.values()))
-        chosen = replace(chosen, where=replace(chosen.where, groups=groups))
+        chosen = structs.replace(chosen, where=structs.replace(chosen.where, groups=groups))
     if only and chosen.kind != only:
         raise UsageError(
             f"{recording}: its runs are not {only}: {safe_text(text)}",
@@ -253,7 +254,9 @@ def add_label(
     fields = [f for f in named if f != specification.key]
     if not fields:
         return specification, ()
-    return replace(specification, label=fields[0]), (LabelledByField(fields[0], begin.name),)
+    return structs.replace(specification, label=fields[0]), (
+        LabelledByField(fields[0], begin.name),
+    )
 
 
 PAIRS: Final = (

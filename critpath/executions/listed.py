@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from critpath.errors import UsageError
 
@@ -23,8 +24,7 @@ class ListAskedError(UsageError):
         return ListAskedError, (self.what, self.do, self.rows, self.noun)
 
 
-@dataclass(frozen=True)
-class ListedRow:
+class ListedRow(Struct, frozen=True):
     """A service, a marker or a name of slices: what ``requests:?`` and the others list.
 
     Attributes

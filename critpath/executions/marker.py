@@ -16,11 +16,11 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote
 
 import numpy as np
+from msgspec import Struct
 
 from critpath.executions.events import build_executions, pair_events
 from critpath.executions.fields import (
@@ -128,8 +128,7 @@ def find_markers(events: Events) -> Executions:
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Marks:
+class _Marks(Struct, frozen=True, eq=False):
     """Marks of one kind.
 
     Attributes

@@ -11,11 +11,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from critpath.executions.fields import field_numbers, field_texts
 from critpath.executions.scheduling import rows_of_kind
@@ -52,8 +52,7 @@ CGROUPS: Final = EventRequest(
 )
 
 
-@dataclass(frozen=True)
-class ThreadFilter:
+class ThreadFilter(Struct, frozen=True):
     """Selects processes or threads.
 
     Attributes

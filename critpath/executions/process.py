@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
+from msgspec import Struct, field
 
 from critpath.executions.events import build_executions
 from critpath.executions.fields import field_texts
@@ -19,8 +20,7 @@ from critpath.units import plural
 COMM_LENGTH = 15  # technical: characters the kernel keeps of a thread's name
 
 
-@dataclass
-class _Lives:
+class _Lives(Struct):
     """Executions found so far, and those running: begin, first and last program, its exec."""
 
     begin: list[int] = field(default_factory=list)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from msgspec import Struct
 
 from critpath.executions.fields import field_numbers
 from critpath.model import I64, Bool, Events, Kind
@@ -157,8 +157,7 @@ def find_parents(events: Events, host: I64, tid: I64, rows: I64) -> I64:
     return result
 
 
-@dataclass(frozen=True, eq=False)
-class Owners:
+class Owners(Struct, frozen=True, eq=False):
     """The thread of every event: host, the kernel's tid (-1 where unknown), and notes."""
 
     host: I64

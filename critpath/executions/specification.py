@@ -7,8 +7,9 @@ import glob
 import itertools
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct, structs
 
 from critpath.errors import UsageError
 from critpath.executions.fields import (
@@ -53,8 +54,7 @@ _MOST_PORT: Final = 65_535  # technical
 NO_LABEL = "-"  # label=-: no label, not even a text field of the begin event
 
 
-@dataclass(frozen=True)
-class RequestFilter:
+class RequestFilter(Struct, frozen=True):
     """Which requests of servers are executions.
 
     Attributes
@@ -119,8 +119,7 @@ ALL_REQUESTS: Final = RequestFilter()
 EVERY_MARKER: Final = "?"  # slices:? counts what there is of each, and nothing is extracted
 
 
-@dataclass(frozen=True)
-class SliceFilter:
+class SliceFilter(Struct, frozen=True):
     """Which slices of threads are executions.
 
     Attributes
@@ -143,7 +142,7 @@ class SliceFilter:
     def get_requests(self) -> tuple[EventRequest, ...]:
         """Return the events that the marker needs beyond the scheduler's."""
         if self.marker == EVERY_MARKER:
-            of_each = (replace(self, marker=name).get_requests() for name in MARKERS)
+            of_each = (structs.replace(self, marker=name).get_requests() for name in MARKERS)
             return tuple(dict.fromkeys(itertools.chain.from_iterable(of_each)))
         of = MARKERS[self.marker]
         if self.marker == "signal":
@@ -164,8 +163,7 @@ class SliceFilter:
 NO_SLICES: Final = SliceFilter()
 
 
-@dataclass(frozen=True)
-class Specification:
+class Specification(Struct, frozen=True):
     """A parsed ``--execution``.
 
     Attributes

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from msgspec import Struct
 
 from critpath.executions import MARKER_EVENTS, find_executions, parse_specification
 from critpath.graph.critical_path import extract_paths, subject_workers
@@ -36,8 +37,7 @@ _STRIP: Final = 200  # technical: places of the strip that a report draws
 _MILLION: Final = 1_000_000  # technical
 
 
-@dataclass(frozen=True)
-class Share:
+class Share(Struct, frozen=True):
     """What is taken of a recording with gaps.
 
     Attributes

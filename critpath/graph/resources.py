@@ -8,10 +8,11 @@ end a quota's periods, the requests of disks, and when a thread had to free memo
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
+from msgspec import Struct
 
 from critpath.model import (
     I64,
@@ -94,8 +95,7 @@ def members_of(limit: ReachedLimit, workers: Workers) -> I64:
 # Quotas
 
 
-@dataclass(frozen=True)
-class _Held:
+class _Held(Struct, frozen=True):
     """When a quota held a group back: rows of what was counted, and ends of its periods."""
 
     rows: I64

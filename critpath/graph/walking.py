@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from msgspec import structs
 
 from critpath.engines import Budget, require_room
 from critpath.graph.critical_path import (
@@ -124,7 +125,7 @@ def thread_paths(
             (begin, end),
             (events.begin, events.end),
         )
-        together = replace(budget, segments=0)
+        together = structs.replace(budget, segments=0)
         [paths] = walk_paths(
             *(replayed, executions, recording, "thread", together),
             interrupts=interrupts,

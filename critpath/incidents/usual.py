@@ -10,9 +10,11 @@ import math
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
+
+from msgspec import structs
 
 from critpath.errors import CritpathError, UsageError
 from critpath.incidents.times import format_time, parse_time
@@ -252,7 +254,7 @@ class Usual:
             ends = [find_end(one.paths) for one in baseline.sessions]
             left = choose_before(baseline.sessions, ends, since)
             if len(left) < len(baseline.sessions):
-                replace(baseline, sessions=tuple(left)).save(self._place / at.name)
+                structs.replace(baseline, sessions=tuple(left)).save(self._place / at.name)
 
     def add(self, paths: PathSet, second: int, age: int) -> None:
         """Add what was recorded, and remove what there is no room for."""

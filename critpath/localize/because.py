@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
+from msgspec import Struct, structs
 
 from critpath.documents import Because, RivalShare
 from critpath.model import F64, I64, RUNNING, Member, State, Step
@@ -52,8 +52,7 @@ class Side(NamedTuple):
     waits: ByWho
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(Struct, frozen=True):
     """A piece of work: what of its difference is due to what, and both sides of it.
 
     ``run`` is the same without waits for a CPU, which have the rest.
@@ -126,7 +125,9 @@ def _take_apart(
                 )
         pairs = list(zip(*factors, strict=True))
         parts = add_parts(take_apart(*both) for both in pairs)
-        dry = [[replace(side, dilation=NONE, delay=NONE) for side in both] for both in pairs]
+        dry = [
+            [structs.replace(side, dilation=NONE, delay=NONE) for side in both] for both in pairs
+        ]
         run = add_parts(take_apart(*both) for both in dry)
         result[None, role, ""] = Piece(parts, run, *sides)
     for step in symbols:

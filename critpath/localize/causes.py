@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, NamedTuple
+
+from msgspec import Struct, structs
 
 from critpath.documents.base import as_float, change
 from critpath.localize.because import NOBODY, OWN, STRANGERS, find_class, take_work_apart
@@ -33,8 +34,7 @@ from critpath.schema.causes import evidence_of
 from critpath.schema.parameters.localize import CAUSES, EVIDENCE, FINDINGS, WAITS
 
 
-@dataclass(frozen=True)
-class Explained:
+class Explained(Struct, frozen=True):
     """An anomalous execution whose findings are grouped.
 
     Attributes
@@ -133,7 +133,7 @@ def group_causes(
             reason = find_reason(members, counts, brought)
             weight = weigh_cause(members, reason, counts, enough, brought)
             if weight.value > 0 and any(m.finding.symbol.name in flagged for m in members):
-                weight = replace(weight, decisive=True)
+                weight = structs.replace(weight, decisive=True)
             weighed.append((members, reason, weight))
         weighed.sort(key=lambda group: (not group[2].decisive, -sign * group[2].value))
         sums = [weight.whole for _, _, weight in weighed]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from critpath.model import F64, I32, I64, Alignment, Bool, ColumnStatistics
 from critpath.schema import notes
@@ -103,8 +102,7 @@ def column_statistics(
 _CHUNK = 1 << 14  # technical: groups at a time, for memory
 
 
-@dataclass(frozen=True, eq=False)
-class Verdict:
+class Verdict(Struct, frozen=True, eq=False):
     """What the leave-one-out comparison says of every column of the anomalous row.
 
     Attributes
@@ -181,8 +179,7 @@ def _taken(table: F64, codes: I32) -> F64:
     return result
 
 
-@dataclass(frozen=True, eq=False)
-class _Spread:
+class _Spread(Struct, frozen=True, eq=False):
     """What is known of every state's log durations, [rows or 1, states]."""
 
     mean: F64

@@ -10,6 +10,8 @@ from statistics import fmean, median, stdev
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
+from msgspec import Struct
+from msgspec import field as msgspec_field
 
 from critpath.documents.base import change, number
 from critpath.model import (
@@ -51,8 +53,7 @@ class Growth(NamedTuple):
     apart: float
 
 
-@dataclass(frozen=True, eq=False)
-class StepCounts:
+class StepCounts(Struct, frozen=True, eq=False):
     """How often every execution of two sets does every step, and is in every other state.
 
     Attributes
@@ -85,9 +86,11 @@ class StepCounts:
     own: frozenset[str] = frozenset()
     program: frozenset[str] = frozenset()
     weather: tuple[Weather, Weather] | None = None
-    _risen: dict[int, dict[Step, tuple[float, float]]] = field(default_factory=dict)
-    _usual: dict[int, tuple[F64, F64, F64]] = field(default_factory=dict)
-    pieces: dict[tuple[int, ...], Any] = field(default_factory=dict)  # `take_work_apart` keeps them
+    _risen: dict[int, dict[Step, tuple[float, float]]] = msgspec_field(default_factory=dict)
+    _usual: dict[int, tuple[F64, F64, F64]] = msgspec_field(default_factory=dict)
+    pieces: dict[tuple[int, ...], Any] = msgspec_field(
+        default_factory=dict
+    )  # `take_work_apart` keeps them
 
     def _of_group(self, execution: int) -> tuple[F64, F64, F64]:
         """Return mean and spread of the counts, and mean times, of the group of an execution."""

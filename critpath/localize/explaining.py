@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from msgspec import Struct, structs
 
 from critpath.align import RowGroup, align, choose_rows
 from critpath.cluster import labels_are_usable, normal_group
@@ -112,7 +113,7 @@ def explain(
         errors_first = sorted(causes, key=lambda c: level[findings[c.main].symbol.name] != ERROR)
         causes = tuple(errors_first)
     ordered, causes = in_order_of_causes(findings, causes)
-    return replace(
+    return structs.replace(
         comparison,
         aligned=tuple(aligned),
         findings=ordered,
@@ -140,8 +141,7 @@ def _explain_all(comparison: Analysis, counts: StepCounts) -> Because | None:
     return explain_whole(counts, of, float(whole.effect or 0.0), len(comparison.sample))
 
 
-@dataclass(frozen=True, eq=False)
-class _OneExplained:
+class _OneExplained(Struct, frozen=True, eq=False):
     """An execution that was aligned, and what of it tells of causes."""
 
     aligned: Aligned
@@ -343,7 +343,7 @@ class _Groups:
         self._callers: dict[int, dict[tuple[str, str], int]] = {}
         if chosen:
             rows = np.unique(np.concatenate([self.rows(execution)[0] for execution in chosen]))
-            self.comparison = replace(
+            self.comparison = structs.replace(
                 comparison,
                 normal=_keeping(comparison.normal, rows),
                 sample=_keeping(comparison.sample, np.array(chosen, np.int64)),

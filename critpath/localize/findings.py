@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from types import MappingProxyType
 from typing import Self
 
 import numpy as np
+from msgspec import Struct
 
 from critpath.documents import FindingPart
 from critpath.documents.base import number
@@ -220,8 +220,7 @@ def _sum_known(times: I64) -> float | None:
 NO_LOOP = (float("nan"), (float("nan"), float("nan")))
 
 
-@dataclass(frozen=True)
-class Attribution:
+class Attribution(Struct, frozen=True):
     """The parts of a difference, and the loop it is about.
 
     Attributes
@@ -317,8 +316,7 @@ def _turns(loop: Loop | None) -> tuple[float, tuple[float, float]]:
 # An alignment as tables.
 
 
-@dataclass(frozen=True, eq=False)
-class Matrix:
+class Matrix(Struct, frozen=True, eq=False):
     """The alignment as arrays; the last row is the anomalous one.
 
     Attributes
@@ -406,8 +404,7 @@ def _does_things(block: I32, loop: Loop, interference: Collection[int]) -> bool:
 # Candidates for findings, symbol by symbol.
 
 
-@dataclass(frozen=True, eq=False)
-class Candidate:
+class Candidate(Struct, frozen=True, eq=False):
     """A difference in one symbol.
 
     Attributes

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import structs
 
 from critpath.model import (
     I32,
@@ -331,7 +332,7 @@ def find_context(paths: PathSet, finding: Finding, row: int = 0) -> Context:
         if own and waits and state == State.RUN_SYSCALL:
             call = path.details[path.detail[i]].call
         break
-    return replace(place, call=call)
+    return structs.replace(place, call=call)
 
 
 def _find_place(path: CriticalPaths, finding: Finding, rows: slice, subject: int) -> Context:

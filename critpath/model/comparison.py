@@ -6,6 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+from msgspec import field as msgspec_field
+
 from critpath.schema.parameters.detect import COMPARABILITY
 from critpath.schema.parameters.shared import DEFAULTS
 
@@ -45,8 +48,7 @@ def is_surely_faster(
     )
 
 
-@dataclass(frozen=True)
-class ExtractSettings:
+class ExtractSettings(Struct, frozen=True):
     """How recordings become paths: plain values, which go to other processes as they are.
 
     Attributes
@@ -167,8 +169,7 @@ class CompareSettings:
     interrupts: bool = True
 
 
-@dataclass(frozen=True, eq=False)
-class Analysis:
+class Analysis(Struct, frozen=True, eq=False):
     """The answer: every stage's outcome for one normal and one sample set.
 
     Attributes
@@ -208,7 +209,7 @@ class Analysis:
     aligned: tuple[Aligned, ...]
     findings: tuple[Finding, ...]
     causes: tuple[Cause, ...]
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = msgspec_field(default_factory=dict)
     apart: bool = False
     flame: tuple[FlameNode, ...] = ()
     waits: tuple[HostWaitEntry, ...] = ()

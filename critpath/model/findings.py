@@ -8,6 +8,8 @@ from string import ascii_lowercase, ascii_uppercase, digits
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
+from msgspec import Struct
+from msgspec import field as msgspec_field
 
 from critpath.documents import CauseEntry, FindingEntry
 from critpath.extras import require
@@ -275,8 +277,7 @@ class Finding(FindingEntry):
         return Symbol(State[self.state], self.role, self.place)
 
 
-@dataclass(frozen=True)
-class Context:
+class Context(Struct, frozen=True):
     """Where on its path a finding stands.
 
     Attributes
@@ -291,8 +292,8 @@ class Context:
     """
 
     call: str = ""
-    location: Mapping[str, int] = field(default_factory=dict)
-    waker_location: Mapping[str, int] = field(default_factory=dict)
+    location: Mapping[str, int] = msgspec_field(default_factory=dict)
+    waker_location: Mapping[str, int] = msgspec_field(default_factory=dict)
     waits_at: str = ""
 
 
@@ -319,8 +320,7 @@ class Step(NamedTuple):
         return cls(symbol.state, symbol.role, symbol.place)
 
 
-@dataclass(frozen=True)
-class Charge:
+class Charge(Struct, frozen=True):
     """What one execution took longer because it did a step more often.
 
     Attributes
@@ -342,11 +342,10 @@ class Charge:
     after: float
     content: Symbol
     time: Mapping[Symbol, float]
-    within: Mapping[Symbol, float] = field(default_factory=dict)
+    within: Mapping[Symbol, float] = msgspec_field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Reason:
+class Reason(Struct, frozen=True):
     """What of a cause is the program's doing, where it brought other time along.
 
     Attributes
@@ -366,8 +365,7 @@ class Reason:
     counts: tuple[float, float] | None = None
 
 
-@dataclass(frozen=True)
-class Member:
+class Member(Struct, frozen=True):
     """A finding in a cause.
 
     Attributes
@@ -402,8 +400,7 @@ class Cause(CauseEntry):
     weight: Weight | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class Aligned:
+class Aligned(Struct, frozen=True, eq=False):
     """One anomalous execution aligned with its normal group.
 
     The anomalous execution is the last row of the alignment.

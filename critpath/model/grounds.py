@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 
-@dataclass(frozen=True)
-class Ground:
+class Ground(Struct, frozen=True):
     """A figure that was held against a number when an answer was given.
 
     Attributes
@@ -46,8 +46,7 @@ class Ground:
         return self.value >= self.limit if self.least else self.value <= self.limit
 
 
-@dataclass(frozen=True)
-class Weight:
+class Weight(Struct, frozen=True):
     """What a cause is ranked by.
 
     Attributes

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec import Struct
+
 from critpath.documents import DetectionEntry, StateEntry
 from critpath.model.table import F64, I64, Bool, FlatTable, col
 from critpath.schema.notes import Shift
@@ -135,8 +137,7 @@ class Change(Shift, frozen=True, kw_only=True):
     error: float = 0.0
 
 
-@dataclass(frozen=True)
-class Rival:
+class Rival(Struct, frozen=True):
     """A thread that had the cpu while executions waited for one (mean ns an execution)."""
 
     name: str

@@ -14,7 +14,6 @@ import numpy as np
 
 from critpath.model.details import NO_DETAIL, Detail, word_detail
 from critpath.model.recording import QUOTA_HELD
-from critpath.model.requests import RequestFacts
 from critpath.model.stacks import Stack, word_stack
 from critpath.model.table import (
     F64,
@@ -40,6 +39,7 @@ WRITERS: list[Callable[[PathSet, Path], None]] = []
 
 if TYPE_CHECKING:
     from critpath.model.events import Loss
+    from critpath.model.requests import RequestFacts
     from critpath.schema.notes import Remark
 
 

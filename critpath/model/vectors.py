@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import numpy as np
+from msgspec import Struct
 
 from critpath.model.table import I32, I64, Column, Table, freeze_columns
 
@@ -77,8 +78,7 @@ def show_family(name: str) -> str:
     return re.sub(r"#(?!\d)", "*", name)
 
 
-@dataclass(frozen=True, order=True)
-class Symbol:
+class Symbol(Struct, frozen=True, order=True):
     """One letter of the alphabet that vectors count and alignments align.
 
     Attributes
@@ -168,8 +168,7 @@ class InCode(NamedTuple):
 Part = str | InCode
 
 
-@dataclass(frozen=True, eq=False)
-class ChainTimes:
+class ChainTimes(Struct, frozen=True, eq=False):
     """How long executions do what, by whom they wait for, and whom these wait for.
 
     Attributes

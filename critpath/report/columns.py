@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from critpath.documents import AlignedEntry, AlignedRow, ComparisonDocument, FindingEntry
 from critpath.text import verdict
@@ -17,8 +18,7 @@ GAP: Final = -1
 _CONTEXT: Final = 3
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(Struct, frozen=True):
     """Cells that cover all columns of an alignment, from left to right.
 
     Attributes

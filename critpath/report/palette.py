@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from string import ascii_lowercase, ascii_uppercase, digits
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from critpath.model import State
 from critpath.text.phrases import PHRASES
@@ -34,8 +35,7 @@ GREY = "#8c8c8c"
 _DARK_CELLS = frozenset({BLUE, GREEN, VERMILLION})
 
 
-@dataclass(frozen=True)
-class Look:
+class Look(Struct, frozen=True):
     """How one state is drawn.
 
     Attributes

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NoReturn
 
 import numpy as np
+from msgspec import structs
 
 from critpath.errors import UnreadableError
 from critpath.executions import ListAskedError, ListedRow, Scheduling, select_within_runs
@@ -96,7 +97,9 @@ def list_markers(
     """Say how many slices each marker finds in a recording: what ``slices:?`` asks for."""
     rows = []
     for marker in MARKERS:
-        asked = replace(specification, slices=replace(specification.slices, marker=marker))
+        asked = structs.replace(
+            specification, slices=structs.replace(specification.slices, marker=marker)
+        )
         try:
             require_markers(recording, marker)
         except UnreadableError:

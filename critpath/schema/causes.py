@@ -8,8 +8,9 @@ on.  Its sentences are in `critpath.text.explanation`, by its id; `localize` fin
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
+
+from msgspec import Struct
 
 from critpath.schema.kinds import State
 
@@ -73,8 +74,7 @@ def _always(_signs: Signs) -> bool:
     return True
 
 
-@dataclass(frozen=True, kw_only=True)
-class CauseKind:
+class CauseKind(Struct, frozen=True, kw_only=True):
     """A kind of cause.
 
     Attributes

@@ -7,17 +7,16 @@ make a segment, where the authors' package takes thirty.  Oracle: tests/oracle/e
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from msgspec import Struct
 
 from critpath.model import F64
 from critpath.schema.parameters.ab import TRENDS
 
 
-@dataclass(frozen=True)
-class ChangePoint:
+class ChangePoint(Struct, frozen=True):
     """A place between two values of a series.
 
     `at`: the first value after it.  `p`: the chance of so great a change where there is none.

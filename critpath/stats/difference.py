@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from critpath.schema.parameters.localize import DIFFERENCE
 
@@ -19,8 +21,7 @@ ByWho = tuple[float, float, float]  # the program's own threads, strangers, nobo
 NONE: Final[ByWho] = (0.0, 0.0, 0.0)  # technical
 
 
-@dataclass(frozen=True)
-class Factors:
+class Factors(Struct, frozen=True):
     """How one side does a piece of work, on average.
 
     Attributes

@@ -9,10 +9,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
+from msgspec import Struct
 
 from critpath.model import F64, I64
 from critpath.schema.parameters.detect import EFFECTS, GATE
@@ -31,8 +31,7 @@ from critpath.stats.tails import student_quantile, student_tails
 _CHUNK = 1 << 22  # technical
 
 
-@dataclass(frozen=True)
-class Effects:
+class Effects(Struct, frozen=True):
     """Means adjusted to the sample's mix of types; arrays are [columns], ns.
 
     Attributes

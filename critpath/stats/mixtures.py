@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from critpath.model import F64, I64
 from critpath.schema.parameters.cluster import MIXTURE
@@ -32,8 +32,7 @@ _FARTHEST = 40.0  # technical: beyond it nothing is left
 _ROOT = math.sqrt(2 * math.pi)
 
 
-@dataclass(frozen=True, eq=False)
-class Mixture:
+class Mixture(Struct, frozen=True, eq=False):
     """Who has a change, and how sure that is.
 
     Attributes
@@ -163,8 +162,7 @@ def _count_values(after: F64, least: float) -> tuple[F64, F64, I64]:
     return middles, many.astype(np.float64), np.asarray(place.reshape(-1), np.int64)
 
 
-@dataclass(frozen=True, eq=False)
-class _Density:
+class _Density(Struct, frozen=True, eq=False):
     """Kernels of the values before, at the places where densities are asked for."""
 
     values: F64

@@ -11,6 +11,7 @@ from typing import cast
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from critpath.model import F64, I64, Bool
 from critpath.schema.parameters.detect import GATE
@@ -31,8 +32,7 @@ Values = F64 | I64
 SLACK = 1e-9  # technical: rounding of sums must not decide whether an assignment reaches them
 
 
-@dataclass(frozen=True)
-class GateTest:
+class GateTest(Struct, frozen=True):
     """Outcome of the permutation test.
 
     Attributes
@@ -153,8 +153,7 @@ class _InOrder:
 # Scores to add up: of executions, sessions or blocks.
 
 
-@dataclass(frozen=True)
-class Strata:
+class Strata(Struct, frozen=True):
     """Rows of both sets by stratum, the sample's first, and how many of each are the sample's."""
 
     members: list[I64]
@@ -393,8 +392,7 @@ def count_ways(counts: Sequence[tuple[int, int]]) -> float:
     return float(math.prod(math.comb(n + m, m) for n, m in counts))
 
 
-@dataclass(frozen=True)
-class Assignments:
+class Assignments(Struct, frozen=True):
     """Which units of each stratum take the sample's place; as given, the first.
 
     Attributes
@@ -461,8 +459,7 @@ class Assignments:
         return max(1, _CHUNK // max(1, sum(self.sizes)))
 
 
-@dataclass(frozen=True)
-class Flips:
+class Flips(Struct, frozen=True):
     """In which blocks the sample's runs take the normal ones' places: any, as a coin falls."""
 
     blocks: int

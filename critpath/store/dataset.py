@@ -12,10 +12,11 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from stat import S_ISREG
 from typing import Any, Final
+
+from msgspec import Struct, structs
 
 from critpath.errors import UnreadableError
 from critpath.files import atomic, readable, write_text
@@ -31,8 +32,7 @@ MANIFEST: Final = "_critpath.json"
 _DO: Final = "make it again: critpath export --format paths"
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(Struct, frozen=True):
     """What is known of a part beside its content.
 
     Attributes
@@ -60,8 +60,7 @@ def part_name(number: int) -> str:
     return f"part-{number:05d}.parquet"
 
 
-@dataclass(frozen=True)
-class Dataset:
+class Dataset(Struct, frozen=True):
     """A dataset in a directory: written part by part, then sealed, loaded as a whole."""
 
     directory: Path
@@ -106,7 +105,7 @@ class Dataset:
             **about,
             "executions": sum(part.executions for part in parts),
             "segments": sum(part.segments for part in parts),
-            "parts": [asdict(part) for part in parts],
+            "parts": [structs.asdict(part) for part in parts],
         }
         write_text(self.directory / MANIFEST, json.dumps(document, indent=1) + "\n")
 
@@ -189,7 +188,7 @@ def _part(directory: Path, number: int, found: object) -> Part:
         "bytes": is_count,
         "sha256": lambda v: isinstance(v, str) and bool(re.fullmatch("[0-9a-f]{64}", v)),
     }
-    if not isinstance(found, dict) or found.keys() != {f.name for f in fields(Part)}:
+    if not isinstance(found, dict) or found.keys() != {*Part.__struct_fields__}:
         raise _wrong(directory, f"part {number} in {MANIFEST} is not valid")
     for name, is_valid in valid.items():
         if not is_valid(found[name]):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from msgspec import Struct
 
 from critpath.errors import UnreadableError
 from critpath.extras import require
@@ -112,8 +112,7 @@ def wrong_file(file: Path, problem: object) -> UnreadableError:
     return UnreadableError(f"{file}: {(str(problem) or 'damaged').splitlines()[0]}", _DO)
 
 
-@dataclass(frozen=True)
-class _Identity:
+class _Identity(Struct, frozen=True):
     """What tells one version of a file from another that took its name."""
 
     device: int
@@ -537,8 +536,7 @@ class DamagedError(ValueError):
     """Pages are not what they should be."""
 
 
-@dataclass(frozen=True)
-class _Page:
+class _Page(Struct, frozen=True):
     kind: int
     inflated: int
     size: int

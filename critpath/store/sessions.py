@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path, PurePath
 from typing import Final
 
 import numpy as np
+from msgspec import Struct, structs
 
 from critpath.errors import UsageError
 from critpath.model import I64, Loss, PathSet
@@ -27,8 +28,7 @@ _ABSOLUTE: Final = re.compile(r"(?<![\w.:/~-])/(?:[^\s/,;:'\"]+/)+([^\s/,;:'\"]+
 _WINDOWS: Final = "windows:"
 
 
-@dataclass(frozen=True, eq=False)
-class Session:
+class Session(Struct, frozen=True, eq=False):
     """Executions that were saved together.
 
     Attributes
@@ -45,8 +45,7 @@ class Session:
     left_out: int = 0
 
 
-@dataclass(frozen=True, eq=False)
-class Baseline:
+class Baseline(Struct, frozen=True, eq=False):
     """What is normal, of one or more sessions, the oldest first.
 
     Attributes
@@ -119,8 +118,8 @@ class Baseline:
             dropped += kept.pop(0).paths.sources
         taken = [name for session in kept for name in session.paths.sources]
         renamed = anonymize([session.paths for session in new], taken)
-        added = [replace(s, paths=paths) for s, paths in zip(new, renamed, strict=True)]
-        return replace(self, sessions=(*kept, *added), version=version), tuple(dropped)
+        added = [structs.replace(s, paths=paths) for s, paths in zip(new, renamed, strict=True)]
+        return structs.replace(self, sessions=(*kept, *added), version=version), tuple(dropped)
 
     def thin(self, most: int, recordings: int) -> Baseline:
         """Return it with fewer recordings, and fewer executions of a kind, evenly spread."""
@@ -144,8 +143,8 @@ class Baseline:
             chosen = np.sort(np.concatenate(spread)).astype(np.int64)
             out = session.left_out + len(paths) - len(chosen)
             taken = paths if len(chosen) == len(paths) else paths.take(chosen)
-            thinned.append(replace(session, paths=taken, left_out=out))
-        return replace(self, sessions=tuple(thinned))
+            thinned.append(structs.replace(session, paths=taken, left_out=out))
+        return structs.replace(self, sessions=tuple(thinned))
 
 
 def _find_crowded(recorded: Sequence[str]) -> int:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from msgspec import Struct
 
 from critpath.extras import require
 from critpath.files import atomic
@@ -25,8 +25,7 @@ _MOST_DOCUMENTS: Final = 10_000_000
 _DO: Final = "make it again: critpath signature RECORDING -o FILE.parquet"
 
 
-@dataclass(frozen=True)
-class CountsFile:
+class CountsFile(Struct, frozen=True):
     """A file of counts, with the weights that signatures make of them."""
 
     file: Path

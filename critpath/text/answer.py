@@ -9,8 +9,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from critpath.model.comparison import is_surely_faster
 from critpath.schema.kinds import MACHINE_STATES
@@ -52,8 +54,7 @@ _MACHINE_STATES: Final = frozenset(state.name for state in MACHINE_STATES)
 _OWN_TIMERS: Final = frozenset({"hrtimer", "process_timeout", "TIMER", ""})
 
 
-@dataclass(frozen=True)
-class Headline:
+class Headline(Struct, frozen=True):
     """What became of the requests, in a line.
 
     Attributes

@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from critpath.model.recording import MOST_NAMED
 from critpath.schema import notes as n
@@ -24,8 +25,7 @@ from critpath.units import format_ns, format_pair, format_share, plural, safe_te
 _EXECUTION: Final = re.compile(r"(?<![\w/.`=-])(an )?execution(s?)(?![\w/.`=-])")
 
 
-@dataclass(frozen=True)
-class Words:
+class Words(Struct, frozen=True):
     """What executions are called, and those of their types that have a label."""
 
     one: str = "run"

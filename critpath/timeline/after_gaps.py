@@ -9,10 +9,10 @@ progress.  All that is known only later: a recording with gaps is searched in on
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
+from msgspec import Struct, field
 
 from critpath.model import I64, U8, EventChunk, EventClass, Events, Kind
 from critpath.model.gaps import BASE, Gaps
@@ -51,8 +51,7 @@ def gap_tables(gaps: Gaps) -> tuple[I64, I64]:
     return table.reshape(5, -1), np.column_stack([times, which])[order].astype(np.int64)
 
 
-@dataclass
-class _Cpu:
+class _Cpu(Struct):
     """What a cpu did since a gap, as long as it is not known who had it then."""
 
     gap: int = -1
@@ -244,8 +243,7 @@ class AfterGaps:
         return Resumed(np.ascontiguousarray(table[order]), ("", *self._names))
 
 
-@dataclass(frozen=True, eq=False)
-class Resumed:
+class Resumed(Struct, frozen=True, eq=False):
     """What was going on at the ends of gaps of `base`.
 
     Attributes

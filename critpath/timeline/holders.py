@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from critpath.model import F64, I32, I64, Bool, Events, Kind, Loss, Workers, role_name
 from critpath.schema.environment import Environment
@@ -64,8 +64,7 @@ class HolderRecord(NamedTuple):
     length: F64
 
 
-@dataclass(frozen=True)
-class Holds:
+class Holds(Struct, frozen=True):
     """Sleeps that are their holders' doing.
 
     Attributes
@@ -168,8 +167,7 @@ def _find_lossy(record: HolderRecord, losses: Sequence[Loss]) -> Bool:
 # File locks: who had one when another was refused it.
 
 
-@dataclass(eq=False)
-class _Lock:
+class _Lock(Struct, eq=False):
     """A range of a file that somebody has locked."""
 
     owner: int

@@ -19,10 +19,11 @@ the next (`insert_switches`): what a thread was woken for is known only later.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
+from msgspec import Struct, structs
 
 from critpath.model import I32, I64, Bool, EventChunk, EventClass, Events, Kind, Loss
 from critpath.model.gaps import BASE, Gaps
@@ -36,8 +37,7 @@ _FIELDS: Final = 5  # technical
 _MOST_KEPT: Final = 4_000_000
 
 
-@dataclass(frozen=True, eq=False)
-class Insertions:
+class Insertions(Struct, frozen=True, eq=False):
     """Switches to put in, in order.
 
     Attributes
@@ -93,7 +93,7 @@ class Insertions:
         fresh = np.array([code(text(old)) for old in known.tolist()], np.int64)
         if len(known):
             values[:, [0, 3]] = fresh[places].reshape(comms.shape)
-        return replace(self, values=values)
+        return structs.replace(self, values=values)
 
 
 class MissingSwitches:

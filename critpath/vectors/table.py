@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 import numpy as np
+from msgspec import Struct
 
 from critpath.model import (
     I32,
@@ -174,8 +175,7 @@ OTHER_ROLE = "*"
 _STATES = 32
 
 
-@dataclass(frozen=True, eq=False)
-class Alphabet:
+class Alphabet(Struct, frozen=True, eq=False):
     """The symbols of several sets and the code of every segment.
 
     Attributes
@@ -261,8 +261,7 @@ _LETTERS: Final[dict[str, dict[str, Any]]] = {
 }
 
 
-@dataclass(frozen=True, eq=False)
-class _Keyed:
+class _Keyed(Struct, frozen=True, eq=False):
     """The symbols of a set: those it has, their keys, their time; the key of each segment."""
 
     symbols: list[Symbol]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
+from msgspec import Struct
 
 from critpath.model import I64, RUNNING, Bool, CriticalPaths, PathSet, State
 from critpath.model.details import Detail
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 _CUTS: Final = (State.IRQ, State.SOFTIRQ, State.WAIT_CPU)  # what comes between runs
 
 
-@dataclass(frozen=True, eq=False)
-class Weather:
+class Weather(Struct, frozen=True, eq=False):
     """Waits for a CPU, summed: a row for each execution, thread, and who had it.
 
     Attributes

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from critpath.documents import ComparisonDocument, StateEntry
 from critpath.report.text.answer import cause_line
@@ -27,8 +28,7 @@ _LEVELS: Final = {
 }
 
 
-@dataclass(frozen=True)
-class Annotation:
+class Annotation(Struct, frozen=True):
     """One annotation.
 
     Attributes

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from critpath.documents import ComparisonDocument, KindEntry
 from critpath.report.palette import LOOKS
@@ -38,8 +37,7 @@ MOST_BYTES: Final = 60_000
 _MOST_NAMES: Final = 6
 
 
-@dataclass(frozen=True)
-class _Size:
+class _Size(Struct, frozen=True):
     """How much of everything is shown."""
 
     causes: int

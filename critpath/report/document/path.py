@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from msgspec import Struct
 
 from critpath.model import I64, RUNNING, CriticalPaths, Loss, State
 from critpath.model.details import word_detail
@@ -253,8 +253,7 @@ def _frame(
     }
 
 
-@dataclass(frozen=True)
-class PlaceSummary:
+class PlaceSummary(Struct, frozen=True):
     """What the executions of one label spend in one state on one kind of thread.
 
     Attributes
@@ -275,8 +274,7 @@ class PlaceSummary:
     executions: int
 
 
-@dataclass(frozen=True)
-class LabelSummary:
+class LabelSummary(Struct, frozen=True):
     """Where the executions of one label spend their time, the longest first.
 
     Attributes
@@ -301,8 +299,7 @@ class LabelSummary:
     beneath: tuple[tuple[State, float], ...] = ()
 
 
-@dataclass(frozen=True)
-class CodeSummary:
+class CodeSummary(Struct, frozen=True):
     """What executions spend in one place of the code.
 
     Attributes

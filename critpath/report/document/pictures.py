@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, cast, get_args
 
 import numpy as np
+from msgspec import Struct
 
 from critpath.documents import (
     SETS,
@@ -65,8 +65,7 @@ FEWEST: Final = 5  # requests of a kind on each side that can be judged
 _MOST_KINDS: Final = 40  # with mean paths
 
 
-@dataclass(frozen=True)
-class Steps:
+class Steps(Struct, frozen=True):
     """Paths as they are drawn: neighbours of one thread and kind joined, short interrupts folded.
 
     ``path`` counts within the part of a set that was folded; ``hair`` has ``path`` and moment of

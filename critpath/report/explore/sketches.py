@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+from msgspec import Struct, field
 
 from critpath.model import CriticalPaths, Executions, PathSet, State, role_name
 from critpath.model.exploration import FactTable, Question
@@ -42,8 +42,7 @@ _DOING_OF: Final = {
 _DOINGS: Final = np.array([_DOING_OF.get(state, 2) for state in State], np.int64)
 
 
-@dataclass(frozen=True)
-class Sketch:
+class Sketch(Struct, frozen=True):
     """One execution's threads, in order of first use; of several hosts, those of each together.
 
     Attributes

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from critpath.documents import (
     AlignedSegment,
@@ -26,8 +26,7 @@ from critpath.units import safe_text
 UNSEEN = "unknown thread"
 
 
-@dataclass(frozen=True, eq=False)
-class Exported:
+class Exported(Struct, frozen=True, eq=False):
     """One set of executions to export.
 
     Attributes

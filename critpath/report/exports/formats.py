@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from critpath.extras import require
 
@@ -13,8 +14,7 @@ from critpath.extras import require
 ALIGNMENTS, PATHS, WINDOW = "alignments", "paths", "window"
 
 
-@dataclass(frozen=True)
-class Format:
+class Format(Struct, frozen=True):
     """How one format is written.
 
     Attributes

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from critpath.documents import (
     ComparisonDocument,
@@ -46,8 +47,7 @@ _RIBBONS: Final = {
 _END: Final = 107.0  # % of a bar: labels may stand above what is right of it
 
 
-@dataclass
-class Row:
+class Row(Struct):
     """A mean path as a bar: where every block begins and how long it is, in ns."""
 
     mean: MeanPath

@@ -7,8 +7,9 @@ script, which only zooms.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from critpath.documents import ComparisonDocument, FlameEntry, Pictures
 from critpath.report.document.pictures import FEWEST, doing_of
@@ -22,8 +23,7 @@ _LABEL: Final = 1.6  # % that the shortest label takes
 _PARTS: Final = {"more": "added", "less": "saved"}
 
 
-@dataclass
-class Box:
+class Box(Struct):
     """A node as it is drawn, in ns from the left."""
 
     entry: FlameEntry

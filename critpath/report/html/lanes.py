@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from critpath.documents import DrawnPath, Pictures
 from critpath.report.html.elements import WORDS, axis, box, place, text, time_of, who
@@ -28,8 +29,7 @@ _MOST_HAIRS: Final = 60
 _LONGER: Final = 2.2  # times the typical one: what is longer has a scale of its own
 
 
-@dataclass(frozen=True)
-class Scale:
+class Scale(Struct, frozen=True):
     """How many ns the width is, and how many times as many a path takes that is too long."""
 
     length: float

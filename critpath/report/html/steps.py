@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from critpath.documents import AlignedEntry, ComparisonDocument, Doing, Pictures
 from critpath.report.document.pictures import doing_of, find_thread
@@ -16,8 +17,7 @@ _ABREAST: Final = 16  # of them: what fits on paper
 _PLAIN: Final = 0.01  # of the path: what differs by less may be left out of many columns
 
 
-@dataclass(eq=False)
-class Column:
+class Column(Struct, eq=False):
     """Neighbouring columns of an alignment in which one thread did one thing.
 
     ``before`` is a normal execution's mean time, absent counts as 0; ``share`` of them are there.

@@ -10,7 +10,7 @@ from critpath.documents import ClusterEntry, ComparisonDocument
 from critpath.report.text.alignment import print_alignment
 from critpath.report.text.answer import cause_line, print_answer
 from critpath.report.text.table import Row, print_line, print_table
-from critpath.text import clocks, sentences, verdict
+from critpath.text import sentences, verdict
 from critpath.text.explanation import (
     describe_because,
     describe_facts,
@@ -54,6 +54,8 @@ def render_comparison(
     print_answer(document, console, verbose=verbose, places=places)
     if not verbose:
         return
+    from critpath.text import clocks  # noqa: PLC0415 - start-up time
+
     _heading(console, "How it was decided")
     for reason in verdict.further_reasons(document):
         print_line(console, reason)
@@ -119,6 +121,8 @@ def _print_waits(document: ComparisonDocument, console: Console) -> None:
     """Print who waited for whom over hosts; nothing of one host."""
     if not document.waits:
         return
+    from critpath.text import clocks  # noqa: PLC0415 - as above
+
     _heading(console, f"{clocks.WAITS}, before → after")
     rows = []
     for wait in document.waits[:_MOST_WAITS]:

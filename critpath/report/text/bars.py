@@ -5,8 +5,9 @@ Glyphs tell what a thread does, colours who; a pipe and Markdown have the glyphs
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from critpath.documents import ComparisonDocument, Doing, KindEntry, MeanPath, ThreadEntry
 from critpath.text.answer import first_figures, first_peer, mean_of, tells_of_few
@@ -58,8 +59,7 @@ ASCII: Final = str.maketrans(
 )
 
 
-@dataclass(frozen=True)
-class _Told:
+class _Told(Struct, frozen=True):
     """What is told of the first cause: its thread, of how many it is a mean, and its figure.
 
     ``lost`` is None where it is of other requests than the bar; ``due`` is what it is due to.
@@ -71,8 +71,7 @@ class _Told:
     due: str
 
 
-@dataclass(frozen=True)
-class _Bar:
+class _Bar(Struct, frozen=True):
     """A mean path in characters: where every block begins and ends."""
 
     mean: MeanPath

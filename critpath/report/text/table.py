@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from msgspec import Struct
 from rich import box
 from rich.cells import cell_len
 from rich.console import Console
@@ -70,8 +70,7 @@ def new_table(console: Console, *headers: str, folding: str | tuple[str, ...] = 
     return table
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(Struct, frozen=True):
     """One row of a table.
 
     Attributes

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+from msgspec import Struct
 
 from critpath.errors import UsageError
 from critpath.model import I64, PathSet, State, Timelines
@@ -20,8 +20,7 @@ from critpath.units import plural, safe_text
 MOST: Final = 150_000
 
 
-@dataclass(frozen=True, eq=False)
-class Segments:
+class Segments(Struct, frozen=True, eq=False):
     """One execution's critical path: where each segment is drawn, and what it is called.
 
     Attributes
@@ -47,8 +46,7 @@ class Segments:
         return len(self.begin)
 
 
-@dataclass(frozen=True, eq=False)
-class DrawnWindow:
+class DrawnWindow(Struct, frozen=True, eq=False):
     """A window of timelines as a page has it.
 
     Attributes

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from itertools import permutations
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from critpath.stats.difference import (
     Factors,
