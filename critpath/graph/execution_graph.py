@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from msgspec import Struct
 
 from critpath.errors import UsageError
 from critpath.extras import require
@@ -41,7 +41,8 @@ WAKE, NET, HOLD, RECEIPT, ASKED = 0, 1, 2, 3, 4  # technical
 _NAMES: Final = ("wake", "net", "hold", "net", "asked")
 
 
-class ExecutionGraph(Struct, frozen=True, eq=False):
+@dataclass(frozen=True, eq=False)
+class ExecutionGraph:
     """Intervals per worker and the links between workers.
 
     A vertex is a moment of a worker; an interval is the edge between two moments of

@@ -143,12 +143,15 @@ ONLY_IN: Final[dict[str, tuple[str, ...]]] = {
     "rich": ("commands/", "report/"),
     "duckdb": ("commands/query.py",),
     "prometheus_client": ("metrics/open_metrics.py",),
+    # Not where `critpath record` loads it as root; and stores have millions of counts.
     "msgspec": (
-        "documents/",
-        "report/",
-        "known/entries.py",
-        "schema/notes.py",
-    ),  # and stores have millions of counts
+        *("align/", "cluster/", "detect/", "documents/", "engines/", "executions/", "flow.py"),
+        *("graph/", "incidents/usual.py", "known/entries.py", "localize/", "report/"),
+        *("requests/slices.py", "schema/notes.py", "schema/causes.py", "stats/", "store/"),
+        *("text/", "timeline/", "vectors/", "commands/compare.py", "commands/path.py"),
+        *("commands/report.py", "commands/reports.py", "model/comparison.py"),
+        *("model/findings.py", "model/grounds.py", "model/judgement.py", "model/vectors.py"),
+    ),
     # Table.to_arrow: a method stands where its type does; and Parquet is a format.
     # A regular expression of a user takes linear time there.
     "pyarrow": (

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from critpath.executions.find import find_executions
 from critpath.executions.membership import ProcessPlaces

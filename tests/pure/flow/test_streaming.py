@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import errno
 import re
-from dataclasses import replace
 from functools import cache
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from critpath import flow
 from critpath.engines import limits

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from critpath.incidents.times import format_time, parse_time
 from critpath.incidents.usual import UsualFile, choose_removed, find_deployed, order_files
@@ -103,7 +104,7 @@ def test_thinning_is_even_and_bounded(labels: list[list[str]], most: int, record
 def test_recordings_stay_spread_when_they_come_one_by_one() -> None:
     kept = Baseline((session(0, ["a"] * 9),), True, "1")
     for number in range(1, 48):
-        grown = replace(kept, sessions=(*kept.sessions, session(number, ["a"] * 9)))
+        grown = structs.replace(kept, sessions=(*kept.sessions, session(number, ["a"] * 9)))
         kept = grown.thin(200, 6)
     hours = [(parse_time(s.recorded[0]) - MONDAY) // HOUR for s in kept.sessions]
     assert (hours[0], hours[-1]) == (0, 47)

@@ -10,6 +10,7 @@ import pytest
 from detailing import detailed
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as proto
 
 from critpath.convert import convert_foreign
@@ -360,7 +361,7 @@ def test_a_saved_comparison_has_its_findings_beside_the_segments(factory):
 def test_one_recording_has_its_date(known):
     one = some_set([(5_000, [(5, 1, 0, 1, 7, 0)])])
     said = (Environment(recording="trace", clock_epoch=1_790_000_000 * 10**9),) if known else ()
-    one = replace(one, paths=replace(one.paths, environment=said))
+    one = structs.replace(one, paths=replace(one.paths, environment=said))
     clocks = Viewer(perfetto_trace([one])).clocks
     boot, real = proto.BUILTIN_CLOCK_BOOTTIME, proto.BUILTIN_CLOCK_REALTIME
     assert clocks == ({boot: 5_000, real: 1_790_000_000 * 10**9 + 5_000} if known else {})
@@ -397,8 +398,8 @@ def test_threads_and_cpus_are_the_kernels_events(guest, tmp_path):
     """Who ran on each cpu, and who woke whom, is as in the recording: read back, and by schema."""
     recording = guest("sample-lock")
     events, timelines = read_timelines(recording)
-    one = replace(some_set([(int(events.timestamp[0]) + 10**6, [(500, 1, 0, 1, 332, 0)])]))
-    viewer = Viewer(pieces := list(perfetto_trace([replace(one, timelines=timelines)])))
+    one = structs.replace(some_set([(int(events.timestamp[0]) + 10**6, [(500, 1, 0, 1, 332, 0)])]))
+    viewer = Viewer(pieces := list(perfetto_trace([structs.replace(one, timelines=timelines)])))
     threads = {t.tid: (t.tgid, t.name) for t in viewer.tree.threads}
     threads |= {p.pid: (p.pid, p.cmdline[0]) for p in viewer.tree.processes}
     assert threads[332] == (327, "worker-0")

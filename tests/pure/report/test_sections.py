@@ -7,6 +7,7 @@ import re
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from critpath.report.document.comparison import comparison_document
 from critpath.report.html.as_html import render_html
@@ -46,7 +47,7 @@ def recorded(factory, *, cpus, machine="build-7"):
         )
         epoch = Environment(recording=one.sources[0], clock_epoch=1_795_235_000 * 10**9)
         parts[which] = replace(one, environment=(*one.environment, own, epoch))
-    return comparison_document(replace(found, **parts))
+    return comparison_document(structs.replace(found, **parts))
 
 
 def test_sets_say_where_and_when_and_what_differs(factory):
