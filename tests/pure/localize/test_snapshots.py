@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec import structs
 from pure.localize.findings import alter, make_finding
 
 from critpath import flow
@@ -344,7 +345,7 @@ def test_counts_of_steps(snapshot):
     facts["newcomers"] = [known.is_newcomer(name) for name in ("stress", "cron", "holder", "x")]
     for after in (0.0, 0.1, 0.2, 0.25, 0.3, 0.5):
         for before in (0.0, 0.01, 0.02, 0.05, 0.1):
-            one = replace(known, rivals={"x": (before, after)})
+            one = structs.replace(known, rivals={"x": (before, after)})
             facts[f"newcomer {before} {after}"] = one.is_newcomer("x")
     snapshot("counts", facts)
 
