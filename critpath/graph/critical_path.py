@@ -393,14 +393,16 @@ def extract_paths(
         carried=most_carried or MOST_CARRIED,
     )
 
+    work = None if pieces is None else _Work(pieces.work)
+
     def walk(first: int, last: int) -> tuple[slice, CriticalPaths]:
         """Walk some executions, or the first half of them, or fewer, as memory allows."""
         while True:
             rows = slice(first, last)
             windows = executions.begin[rows], executions.end[rows]
             try:
-                if pieces is not None:
-                    return rows, _join_pieces(sweep, replayed, pieces, rows, most_segments)
+                if pieces is not None and work is not None:
+                    return rows, _join_pieces(sweep, replayed, pieces, work, rows, most_segments)
                 return rows, sweep.paths(subjects[rows], *windows, most=most_segments)
             except TooManySegmentsError:
                 last = first + (last - first) // 2
@@ -490,7 +492,12 @@ def bound_crossings(paths: CriticalPaths, clocks: Sequence[HostClock]) -> Critic
 
 
 def _join_pieces(
-    sweep: Sweep, replayed: ReplayedRecording, pieces: Pieces, rows: slice, most: int
+    sweep: Sweep,
+    replayed: ReplayedRecording,
+    pieces: Pieces,
+    work: _Work,
+    rows: slice,
+    most: int,
 ) -> CriticalPaths:
     """Walk the pieces of some executions, and join those of each."""
     start = pieces.start[rows.start : rows.stop + 1]
@@ -553,26 +560,35 @@ def _join_pieces(
     columns["confidence"] = np.repeat(pieces.confidence[mine], many)
     away = (paths.tid != np.repeat(tid, many)) | (paths.host != np.repeat(host, many))
     theirs = np.repeat(_lead_to_others(start - start[0], host, tid, state), many)
-    theirs |= _work_for_others(pieces, np.repeat(pieces.root[mine], many), paths)
+    theirs |= work.is_for_others(np.repeat(pieces.root[mine], many), paths)
     columns["others"] = theirs & away & (paths.tid >= 0)
     return replace(paths, start=paths.start[start - start[0]], **columns)
 
 
-def _work_for_others(pieces: Pieces, root: I64, paths: CriticalPaths) -> Bool:
-    """Tell of which segments the thread serves, and not the request that their path is of."""
-    work, key = pieces.work, (paths.host << 32) | paths.tid
-    if not len(work):
-        return np.zeros(len(root), np.bool_)
-    threads, number = np.unique(work[:, 0], return_inverse=True)
-    moments = np.unique(work[:, 1])
-    many = len(moments) + 1
-    begins = number.reshape(-1) * many + np.searchsorted(moments, work[:, 1])
-    place = np.searchsorted(threads, key)
-    serves = threads[np.minimum(place, len(threads) - 1)] == key
-    at = np.searchsorted(begins, place * many + np.searchsorted(moments, paths.end)) - 1
-    last = work[at]
-    own = (at >= 0) & (last[:, 0] == key) & (last[:, 2] >= paths.end) & (last[:, 3] == root)
-    return np.asarray(serves & ~own & (root >= 0))
+class _Work:
+    """What threads did for requests (`Pieces.work`), in which many moments are looked up."""
+
+    def __init__(self, work: I64) -> None:
+        self._work = work
+        self._threads, number = np.unique(work[:, 0], return_inverse=True)
+        # A begin's place among all stands for it, so that threads and times make one key.
+        self._moments = np.sort(work[:, 1])
+        self._many = len(work) + 1
+        begun = np.searchsorted(self._moments, work[:, 1], side="right")
+        self._begins = number.reshape(-1) * self._many + begun
+
+    def is_for_others(self, root: I64, paths: CriticalPaths) -> Bool:
+        """Tell of which segments the thread serves, and not the request that their path is of."""
+        if not len(self._work):
+            return np.zeros(len(root), np.bool_)
+        key = (paths.host << 32) | paths.tid
+        place = np.searchsorted(self._threads, key)
+        serves = self._threads[np.minimum(place, len(self._threads) - 1)] == key
+        begun = np.searchsorted(self._moments, paths.end)
+        at = np.searchsorted(self._begins, place * self._many + begun, side="right") - 1
+        last = self._work[at]
+        own = (at >= 0) & (last[:, 0] == key) & (last[:, 2] >= paths.end) & (last[:, 3] == root)
+        return np.asarray(serves & ~own & (root >= 0))
 
 
 def _lead_to_others(start: I64, host: I64, tid: I64, state: U8) -> Bool:

@@ -232,13 +232,14 @@ def number_codes(codes: I64) -> tuple[I64, I64]:
 
     Small numbers are looked up in a table, which takes a tenth of sorting them.
     """
-    size = int(codes.max(initial=-1)) + 1
-    if size > 4 * len(codes) or codes.min(initial=0) < 0:
+    least = int(codes.min(initial=0))
+    size = int(codes.max(initial=-1)) + 1 - least
+    if size > 4 * len(codes):
         found, place = np.unique(codes, return_inverse=True)
         return found, place.reshape(-1)
     used = np.zeros(size, np.bool_)
-    used[codes] = True
-    return np.flatnonzero(used), (np.cumsum(used) - 1)[codes]
+    used[codes - least] = True
+    return np.flatnonzero(used) + least, (np.cumsum(used) - 1)[codes - least]
 
 
 def look_up(codes: I32, table: Sequence[Entry], find: Callable[[Entry], int]) -> I64:
@@ -255,8 +256,14 @@ def number_rows(columns: Iterable[np.ndarray[Any, Any]], rows: int) -> tuple[I64
             if column.dtype.kind == "f":
                 values, place = np.unique(column, return_inverse=True)
             else:
-                values, place = number_codes(column.astype(np.int64) - int(column.min()))
+                values, place = number_codes(column.astype(np.int64))
             _, kind = number_codes(kind * len(values) + place)
     first = np.zeros(int(kind.max(initial=-1)) + 1, np.int64)
     first[kind[::-1]] = np.arange(rows)[::-1]
     return first, kind
+
+
+def find_distinct(table: I64) -> tuple[I64, I64]:
+    """Return the distinct rows of a table, in order, and which of them each one is."""
+    first, kind = number_rows(table.T, len(table))
+    return table[first], kind

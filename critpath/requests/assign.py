@@ -29,6 +29,7 @@ from critpath.model.requests import (
     Rule,
     Subrequests,
 )
+from critpath.model.vectors import find_distinct
 from critpath.requests._tokens import Tokens
 from critpath.requests.exact import Paired, Passing, pair_calls
 from critpath.requests.loops import draw_owners, read_loop
@@ -448,11 +449,11 @@ def _learn_delays(tokens: Tokens, run: _Run) -> Mapping[tuple[int, int], tuple[f
     Logarithms, normal, by what was before and is next: medians, which a wrong one does not move.
     """
     found = tokens.find_delays(run.owner, run.usual[run.way].view(np.uint8))
-    pairs, which = np.unique(found[:, :2], axis=0, return_inverse=True)
+    pairs, which = find_distinct(found[:, :2])
     logs = np.log(np.maximum(found[:, 2], 1000))
     known = {}
     for number, (before, kind) in enumerate(pairs.tolist()):
-        mine = logs[which.reshape(-1) == number]
+        mine = logs[which == number]
         middle = float(np.median(mine))
         spread = float(np.median(np.abs(mine - middle))) * NORMAL.per_mad
         known[before, kind] = middle, max(spread, TOKENS.least_spread)

@@ -26,6 +26,7 @@ from critpath.model.requests import (
     Slices,
     Subrequests,
 )
+from critpath.model.vectors import find_distinct
 from critpath.requests.owners import find_loops, find_targets, spend_thread, thread_keys
 from critpath.requests.stretches import Parts
 from critpath.schema.parameters.requests import BLOCKING
@@ -337,8 +338,7 @@ def _find_habits(call: I64, blocked: Bool, alone: Bool, both: I64, asked: Bool) 
     ``both``: of each sub-request who asked whom.
     """
     known = np.flatnonzero(call >= 0)
-    _, pair = np.unique(both, axis=0, return_inverse=True)
-    pair = pair.reshape(-1)
+    pair = find_distinct(both)[1]
     many = np.bincount(pair[asked], minlength=int(pair.max(initial=0)) + 1)
     mixed = np.bincount(pair[asked & ~alone], minlength=len(many))
     seen = np.bincount(pair[np.unique(call[known[blocked[known]]])], minlength=len(many))

@@ -20,6 +20,7 @@ import numpy as np
 
 from critpath.model import F64, I32, I64, Bool
 from critpath.model.requests import NONE, Act, Activity, Collected, Endpoints
+from critpath.model.vectors import find_distinct
 from critpath.requests.endpoints import EndpointColumn as Column
 from critpath.schema.parameters.requests import BROKERS
 
@@ -206,10 +207,10 @@ class _Clients:
         self._rows = rows[np.argsort(acts.endpoint[rows], kind="stable")]
         codes: dict[str, int] = {}
         pairs = np.column_stack([acts.host[rows], acts.tid[rows]])
-        each, number = np.unique(pairs, axis=0, return_inverse=True)
+        each, number = find_distinct(pairs)
         programs = [codes.setdefault(name(*pair), len(codes)) for pair in each.tolist()]
         self._program = np.full(len(acts), NONE, np.int64)
-        self._program[rows] = np.array(programs, np.int64)[number.reshape(-1)]
+        self._program[rows] = np.array(programs, np.int64)[number]
         self._labels = _Labels(collected)
         self._arrivals, self._receives = (
             RowsOfEndpoints(acts, Act.ARRIVAL),
@@ -223,7 +224,7 @@ class _Clients:
         peer = ends.peer[of]
         path = np.where(peer >= 0, ends.path[np.maximum(peer, 0)], ends.path[of])
         keys = np.column_stack([ends.remote_address[of], ends.remote_port[of], path])
-        number = np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1)
+        number = find_distinct(keys)[1]
         for each in range(int(number.max(initial=-1)) + 1):
             mine = rows[number == each]
             _, port, where = keys[np.argmax(number == each)]
@@ -301,7 +302,7 @@ def _take(table: _Table, which: Bool) -> _Table:
 
 def _list_differences(differs: I64, sizes: I64) -> list[int]:
     """Return the differences that most lengths have."""
-    pairs = np.unique(np.column_stack([differs, sizes]), axis=0)[:, 0]
+    pairs = find_distinct(np.column_stack([differs, sizes]))[0][:, 0]
     values, counts = np.unique(pairs, return_counts=True)
     found: list[int] = values[np.argsort(-counts, kind="stable")][:_TRIED].tolist()
     return found

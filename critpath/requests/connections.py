@@ -29,6 +29,7 @@ from critpath.model.requests import (
     Slices,
     Subrequests,
 )
+from critpath.model.vectors import find_distinct, number_codes
 from critpath.requests.owners import process_keys, thread_keys
 from critpath.schema.notes import Note, PoolHeld
 from critpath.schema.parameters.requests import CONNECTIONS
@@ -205,9 +206,9 @@ class _Calls:
         """Yield the calls of each process to each target."""
         if not len(self.process):
             return
-        _, pool = np.unique(self._target, axis=0, return_inverse=True)
-        order = np.argsort(pool.reshape(-1), kind="stable")
-        yield from np.split(order, np.cumsum(np.bincount(pool.reshape(-1)))[:-1])
+        pool = find_distinct(self._target)[1]
+        order = np.argsort(pool, kind="stable")
+        yield from np.split(order, np.cumsum(np.bincount(pool))[:-1])
 
     def find_unsure(self, process: int) -> tuple[I64, I64, Bool]:
         """Return the requests of a process, those of which some call is in doubt, and its calls.
@@ -347,7 +348,7 @@ class _Pool:
 
     def _is_of_threads(self, resting: _Resting) -> bool:
         """Tell whether each connection is one helper's own: then one waits for the helper."""
-        pairs = np.unique(np.column_stack([self._endpoint, self._asker]), axis=0)
+        pairs = find_distinct(np.column_stack([self._endpoint, self._asker]))[0]
         own = len(pairs) == len(np.unique(pairs[:, 0])) == len(np.unique(pairs[:, 1]))
         return own and not resting.answers(pairs[:, 1]).all()
 
@@ -425,12 +426,13 @@ class _Ordered:
     """Rows of groups, in order of time, of which many are looked up at once."""
 
     def __init__(self, group: I64, time: I64) -> None:
-        self.order = np.lexsort((time, group))
-        self._groups, number = np.unique(group, return_inverse=True)
-        self._times = np.unique(time)
-        self._many = len(self._times) + 1
+        self._times = np.sort(time)
+        self._many = len(time) + 1
         rank = np.searchsorted(self._times, time, "right")
-        self._keys = (number.reshape(-1) * self._many + rank)[self.order]
+        self._groups, number = number_codes(group)
+        keys = number * self._many + rank
+        self.order = np.argsort(keys, kind="stable")
+        self._keys = keys[self.order]
 
     def count(self, group: I64, time: I64, *, at: bool) -> I64:
         """Return how many rows come before a time of a group, or also at it."""

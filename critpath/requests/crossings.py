@@ -12,6 +12,7 @@ import numpy as np
 from critpath.model import I32, I64, Workers
 from critpath.model.clocks import Messages
 from critpath.model.requests import NONE, Act, Activity, Endpoints, RequestTable, Subrequests
+from critpath.model.vectors import find_distinct
 
 LEFT, ARRIVED, ANSWER_LEFT, ANSWERED = range(4)
 _OPERATIONS: Final = (Act.SEND, Act.RECEIVE)
@@ -174,7 +175,7 @@ def find_receipts(
     sender = lives.find(activity.host[sent], activity.tid[sent], left)
     receiver = lives.find(activity.host[rows], activity.tid[rows], time[rows])
     links = np.column_stack([sender, left, receiver, time[came]])
-    links = np.unique(links[(sender >= 0) & (receiver >= 0)], axis=0)
+    links = find_distinct(links[(sender >= 0) & (receiver >= 0)])[0]
     return tuple((a, b, c, d) for a, b, c, d in links.tolist())
 
 

@@ -49,6 +49,7 @@ from critpath.requests.links import (
     find_missing,
     judge_attribution,
 )
+from critpath.requests.owners import thread_keys
 from critpath.requests.paths import compose_paths, find_calls
 from critpath.requests.transitions import Way, collect_ways
 from critpath.requests.turns import COUNTED, MULTIPLEXED, FoundTurns, Processes, find_turns
@@ -506,15 +507,16 @@ def _count_chosen(found: FoundRequests, rows: I64) -> RequestAccount:
     known = mine & (endpoints.local_port > 0)
     mine |= (found.service < 0) & np.isin(port, np.unique(port[known]))
 
-    def processes(of: I32, tids: I32) -> list[tuple[int, int]]:
-        hosts = endpoints.host[of].tolist()
-        return [(h, found.processes.pid(h, t)) for h, t in zip(hosts, tids.tolist(), strict=True)]
+    def processes(of: I32, tids: I32) -> tuple[list[tuple[int, int]], list[int]]:
+        threads, counts = np.unique(thread_keys(endpoints.host[of], tids), return_counts=True)
+        by = [(key >> 32, key & 0xFFFFFFFF) for key in threads.tolist()]
+        return [(host, found.processes.pid(host, tid)) for host, tid in by], counts.tolist()
 
-    serving = set(processes(requests.endpoint[rows], requests.tid[rows]))
+    serving = set(processes(requests.endpoint[rows], requests.tid[rows])[0])
 
     def count_serving(rows: I64) -> int:
-        asking = processes(subrequests.endpoint[rows], subrequests.tid[rows])
-        return sum(process in serving for process in asking)
+        asking = zip(*processes(subrequests.endpoint[rows], subrequests.tid[rows]), strict=True)
+        return sum(many for process, many in asking if process in serving)
 
     return replace(
         found.account,

@@ -15,6 +15,7 @@ from critpath.model.requests import (
     Slices,
     Subrequests,
 )
+from critpath.model.vectors import find_distinct
 from critpath.requests.blocking import Blocked, find_waiting
 from critpath.requests.owners import find_loops, thread_keys
 from critpath.schema.notes import LoopBlocked
@@ -57,7 +58,7 @@ def name_held(
         loop = loops.get(key, "")
         many = work.count_under_way(key, pieces[mine, 1], pieces[mine, 2])
         rows = np.column_stack([of, asks, many if loop else np.zeros_like(many)])
-        each, place = np.unique(rows, axis=0, return_inverse=True)
+        each, place = find_distinct(rows)
         codes = []
         for name, target, under_way in each.tolist():
             made = Detail(
@@ -67,7 +68,7 @@ def name_held(
                 under_way=under_way,
             )
             codes.append(NONE if made == NO_DETAIL else table.setdefault(made, len(table)))
-        found[mine] = np.array(codes, np.int64)[place.reshape(-1)]
+        found[mine] = np.array(codes, np.int64)[place]
     return found, tuple(table)
 
 

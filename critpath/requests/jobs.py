@@ -29,6 +29,7 @@ from critpath.model.requests import (
     Slices,
     Subrequests,
 )
+from critpath.model.vectors import find_distinct
 from critpath.requests.brokers import Delivered, RowsOfEndpoints, find_delivered
 from critpath.requests.connections import Waits
 from critpath.requests.endpoints import NAMELESS
@@ -135,6 +136,8 @@ class _Maker:
         taker: dict[int, tuple[int, int]] = {}
         asked: dict[int, int] = {}
         answers: set[int] = set()
+        if not len(self._delivered):
+            return answers
         heard: dict[tuple[int, int], int] = {}  # when each thread received its last message
         served = self._find_served()
         for row, received, message in steps:
@@ -510,14 +513,14 @@ def _find_last(key: I64 | I32, begin: I64, wanted: I64, when: I64) -> I64:
 def find_queue_waits(requests: RequestTable, passed: Passed) -> Waits:
     """Return when the messages of requests lay in queues, with what is said of each queue."""
     waits = np.column_stack([passed.broker, passed.before])
-    each, code = np.unique(waits, axis=0, return_inverse=True)
+    each, code = find_distinct(waits)
     details = tuple(
         Detail(device=passed.strings[broker], before=before) for broker, before in each.tolist()
     )
     job = passed.job.astype(np.int64)
     notes = []
     pairs = np.column_stack([passed.broker, requests.service[job]])
-    for broker, service in np.unique(pairs, axis=0).tolist():
+    for broker, service in find_distinct(pairs)[0].tolist():
         mine = np.flatnonzero((pairs == (broker, service)).all(axis=1))
         waited = passed.received_ns[mine] - passed.put_ns[mine]
         services = [int(requests.service[row]) for row in passed.producer[mine] if row >= 0]

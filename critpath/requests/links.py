@@ -23,6 +23,7 @@ from critpath.model.requests import (
     Slices,
     Subrequests,
 )
+from critpath.model.vectors import find_distinct
 from critpath.requests.assign import assign
 from critpath.requests.blocking import (
     Blocked,
@@ -401,7 +402,7 @@ def name_labels(
     # One that was not seen to arrive is of the service that answers at that port of this machine.
     port, here = endpoints.remote_port[at], endpoints.peer[at] >= 0
     answers: dict[int, set[int]] = {}
-    for one, at_port in np.unique(np.column_stack([service, port])[child >= 0], axis=0).tolist():
+    for one, at_port in find_distinct(np.column_stack([service, port])[child >= 0])[0].tolist():
         answers.setdefault(at_port, set()).add(one)
     for at_port, services in answers.items():
         if len(services) == 1:

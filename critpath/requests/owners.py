@@ -29,6 +29,7 @@ from critpath.model.requests import (
     Slices,
     Subrequests,
 )
+from critpath.model.vectors import find_distinct
 from critpath.requests import _owners
 from critpath.requests.pools import Pooled, find_units, judge_probability
 from critpath.requests.rounds import Helpers, Pool, PoolStep, Step, follow_ends, try_orders
@@ -146,7 +147,7 @@ def find_targets(endpoints: Endpoints, subrequests: Subrequests) -> I64:
         [endpoints.remote_address[of], endpoints.remote_port[of], endpoints.path[of]]
     )
     number = np.zeros(len(endpoints), np.int64)
-    number[of] = np.unique(target, axis=0, return_inverse=True)[1].reshape(-1)
+    number[of] = find_distinct(target)[1]
     return number[subrequests.endpoint]
 
 

@@ -26,6 +26,7 @@ from critpath.model.requests import (
     Slices,
     Subrequests,
 )
+from critpath.model.vectors import find_distinct
 from critpath.requests._pieces import Composer
 from critpath.requests.blocking import Blocked, find_arrivals
 from critpath.requests.connections import Waits, lay_waits
@@ -243,12 +244,12 @@ def _name_transits(
     of = mine[about[some] >> 1]
     at, back = subs.endpoint[of], about[some] & 1
     keys = np.column_stack([at, back, subs.child[of] >= 0])
-    each, number = np.unique(keys, axis=0, return_inverse=True)
+    each, number = find_distinct(keys)
     names: dict[str, int] = {}
     codes = [
         names.setdefault(_name_transit(endpoints, hosts, *key), len(names)) for key in each.tolist()
     ]
-    found[some] = np.array(codes, np.int64)[number.reshape(-1)]
+    found[some] = np.array(codes, np.int64)[number]
     return found, tuple(names)
 
 

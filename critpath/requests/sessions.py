@@ -16,6 +16,7 @@ import numpy as np
 
 from critpath.model import F64, I64, Bool
 from critpath.model.requests import NONE, Act, Activity, Collected, Frame, FrameFlag
+from critpath.model.vectors import find_distinct
 from critpath.requests.endpoints import UNIX
 from critpath.requests.endpoints import EndpointColumn as Column
 from critpath.schema.parameters.requests import SESSIONS
@@ -78,8 +79,7 @@ def _find_acts(acts: Activity, usual: Bool, frames: I64) -> I64:
     sent = (frames[:, Frame.FLAGS] & FrameFlag.SENT) > 0
     endpoint = acts.endpoint.astype(np.int64)
     thread = _code(acts.host.astype(np.int64), acts.tid.astype(np.int64))
-    of = np.unique(frames[:, [Frame.HOST, Frame.SOCKET]], axis=0, return_inverse=True)[1]
-    session = of.reshape(-1).astype(np.int64)
+    session = find_distinct(frames[:, [Frame.HOST, Frame.SOCKET]])[1]
     ways = [
         (
             np.flatnonzero((acts.act == way) & (endpoint >= 0) & usual[endpoint]),

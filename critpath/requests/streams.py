@@ -15,6 +15,7 @@ import numpy as np
 
 from critpath.model import I64, Bool
 from critpath.model.requests import NONE, Act, Activity, Collected, Endpoints, Frame, FrameFlag
+from critpath.model.vectors import find_distinct
 from critpath.requests.endpoints import EndpointColumn as Column
 
 _MOVES: Final = (Act.ARRIVAL, Act.RECEIVE, Act.SEND)
@@ -236,7 +237,7 @@ def find_acts(activity: Activity, table: I64, frames: I64) -> I64:
     """
     columns = [Column.SOCKET, Column.HOST], [Frame.SOCKET, Frame.HOST]
     sockets = np.concatenate([table[:, columns[0]], frames[:, columns[1]]])
-    code = np.unique(sockets, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    code = find_distinct(sockets)[1]
     of_endpoint, of_frame = code[: len(table)], code[len(table) :]
     moves = np.isin(activity.act, (Act.RECEIVE, Act.SEND)) & (activity.endpoint >= 0)
     rows = np.flatnonzero(moves)

@@ -28,7 +28,7 @@ from critpath.graph.critical_path import (
     Sweep,
     _join_pieces,
     _lead_to_others,
-    _work_for_others,
+    _Work,
 )
 from critpath.graph.execution_graph import make_single_block
 from critpath.model import RUNNING, BlockList, Events, ReplayedRecording, State
@@ -67,7 +67,9 @@ def put_back(pieces):
 def check_put_back(sweep, replayed, pieces):
     """Check what pieces come to, with and without what is beneath."""
     rows = slice(0, len(pieces.start) - 1)
-    shown, whole = (_join_pieces(sweep, replayed, p, rows, 0) for p in (pieces, put_back(pieces)))
+    shown, whole = (
+        _join_pieces(sweep, replayed, p, _Work(p.work), rows, 0) for p in (pieces, put_back(pieces))
+    )
     compared = 0
     for row in range(rows.stop):
         mine = slice(int(pieces.start[row]), int(pieces.start[row + 1]))
@@ -144,9 +146,9 @@ def test_what_a_thread_does_for_another_request_is_not_this_ones():
     ]  # fmt: skip
     tid, end, root, expected = zip(*asked, strict=True)
     paths = SimpleNamespace(host=np.zeros(len(tid), np.int64), tid=np.array(tid), end=np.array(end))
-    assert _work_for_others(pieces, np.array(root), paths).tolist() == [*expected]
+    assert _Work(pieces.work).is_for_others(np.array(root), paths).tolist() == [*expected]
     bare = Pieces(np.zeros(1, np.int64), *[none] * 7)
-    assert not _work_for_others(bare, np.array(root), paths).any()
+    assert not _Work(bare.work).is_for_others(np.array(root), paths).any()
 
 
 def check_as_before(sweep, replayed, pieces, mine, beneath):
@@ -161,7 +163,7 @@ def check_as_before(sweep, replayed, pieces, mine, beneath):
         begin=begin, end=end, state=np.zeros(1, np.uint8), by=np.array([-1]),
         about=np.array([-1]),
     )  # fmt: skip
-    before = segments(_join_pieces(sweep, replayed, one, slice(0, 1), 0), 0)
+    before = segments(_join_pieces(sweep, replayed, one, _Work(one.work), slice(0, 1), 0), 0)
     ran = [s for s in before if s[2] in RUNNING and s[3:5] == (host, tid)]
     for low, high, *what in ran:
         # A piece that ends within cuts the segment, and changes nothing of it.
@@ -207,7 +209,7 @@ def test_what_is_beneath_put_back_is_the_path_as_it_was(timelines, data):
 def test_of_a_recorded_server_too(requests_recording, monkeypatch):
     joined, seen = critical_path._join_pieces, []
 
-    def checked(sweep, replayed, pieces, rows, most):
+    def checked(sweep, replayed, pieces, work, rows, most):
         some = slice(0, min(rows.stop - rows.start, 40))
         start = pieces.start[rows.start : rows.start + some.stop + 1]
         part = slice(int(start[0]), int(start[-1]))
@@ -219,7 +221,7 @@ def test_of_a_recorded_server_too(requests_recording, monkeypatch):
         for each in (columns["state"], state):
             mine = Pieces(**columns | {"start": start - start[0], "state": each})
             seen.append(check_put_back(sweep, replayed, mine))
-        return joined(sweep, replayed, pieces, rows, most)
+        return joined(sweep, replayed, pieces, work, rows, most)
 
     monkeypatch.setattr(critical_path, "_join_pieces", checked)
     found = flow.extract([requests_recording], specification="requests")
