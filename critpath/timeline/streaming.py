@@ -25,7 +25,6 @@ from critpath.model import (
 )
 from critpath.model.task_states import prev_states
 from critpath.read import KERNEL_EVENTS, OutOfOrder, Recording
-from critpath.requests import ActivityEvents
 from critpath.schema.environment import name_timers
 from critpath.schema.ways import RECORD_NEXT, SOCKETS
 from critpath.timeline.after_gaps import NOTHING, Resumed, find_resumed
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from critpath.executions import Specification
     from critpath.model import Loss
     from critpath.read import Source
+    from critpath.requests import ActivityEvents
     from critpath.timeline.missing_switches import Insertions
 
 
@@ -216,6 +216,8 @@ def collect_sockets(
     source: Source, assumed: Assumptions, *, every: bool = False, links: bool = False
 ) -> ActivityEvents:
     """Return what notes a recording's sockets: for links alone, or with all that threads do."""
+    from critpath.requests import ActivityEvents  # noqa: PLC0415 - start-up time
+
     # Behind the masks: what a thread's previous state is that could go on.
     runnable = prev_states(source.hosts, source.environment)[:, 2:]
     # Between hosts it matters when packets leave: a send is told when its call ends.
