@@ -71,8 +71,8 @@ class Lives:
         """
         if not len(self._rows):
             return np.full(len(tid), -1, np.int64)
-        of = self._threads.find(host, tid)
-        found = last_begun(of, self._start, self._first, time)
+        host, tid, time = (np.ascontiguousarray(of, np.int64) for of in (host, tid, time))
+        found = last_begun(self._threads.find(host, tid), self._start, self._first, time)
         return np.where(found >= 0, self._rows[found], -1)
 
 

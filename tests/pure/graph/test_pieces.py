@@ -31,7 +31,7 @@ from critpath.graph.critical_path import (
     _Work,
 )
 from critpath.graph.execution_graph import make_single_block
-from critpath.model import RUNNING, BlockList, Events, ReplayedRecording, State
+from critpath.model import RUNNING, BlockList, Events, ReplayedRecording, State, Workers
 from critpath.model.requests import Pieces
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -227,6 +227,18 @@ def test_of_a_recorded_server_too(requests_recording, monkeypatch):
     found = flow.extract([requests_recording], specification="requests")
     assert len(found) == 320
     assert sum(seen) > 100
+
+
+def test_threads_are_found_by_the_columns_of_a_table():
+    """As what came for loops is: no column is in one piece."""
+    none, columns = np.full(2, -1), np.array([[5, 7], [0, 10]])
+    workers = Workers(
+        *(np.zeros(2, np.int64), columns[0], none, none.astype(np.int32)),
+        *(columns[1], columns[1], none, none, none.astype(np.int32)),
+    )
+    tid, time = np.array([[5, 3], [7, 12], [9, 1]]).T
+    found = critical_path.find_workers(workers, np.zeros(3, np.int64), tid, time)
+    assert found.tolist() == [0, 1, -1]
 
 
 @pytest.fixture
