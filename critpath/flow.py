@@ -883,11 +883,10 @@ def compare(
                 "check --execution, or record more: at least 10 runs, better 100",
             )
     normal, sample, newcomers, relabelled = detect.make_alike(normal, sample)
-    normal, sample, unlike = vectors.with_like_states(
-        detect.note_repaired_switches(normal), detect.note_repaired_switches(sample)
-    )
     # Segments may not fit in memory: they are read in chunks, later only of what is aligned.
-    coder = vectors.Coder((normal, sample), settings.alphabet)
+    normal, sample, coder, unlike = vectors.with_like_states(
+        *map(detect.note_repaired_switches, (normal, sample)), settings.alphabet
+    )
     normal_vectors, sample_vectors = do_for_both(normal, sample, vectors.vectors_of, coder)
     judgement = detect.judge_sets(
         *((normal, sample), (normal_vectors, sample_vectors), coder, settings),

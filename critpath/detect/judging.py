@@ -51,7 +51,7 @@ from critpath.processes import do_for_both, side_by_side
 from critpath.progress import COMPARING, Progress, name_place
 from critpath.schema.kinds import State
 from critpath.schema.notes import Note
-from critpath.vectors import fold_interrupts, trips_of, vectors_of
+from critpath.vectors import fold_interrupts, trips_of
 
 if TYPE_CHECKING:
     from critpath.documents import SignEntry
@@ -64,6 +64,7 @@ if TYPE_CHECKING:
         PathSet,
         VectorTable,
     )
+    from critpath.model.details import Detail
     from critpath.vectors import Coder
 
 
@@ -133,7 +134,7 @@ def _judge_one_way(
     trips = Trips(roles, ours, theirs)
     given = _Given(sets, tables, coder, trips, runs)
     # Who came with one of two recordings of different times came with the time.
-    clean = given.own if apart else leave_out_strangers(normal, sample, coder, runs)
+    clean = given.own if apart else leave_out_strangers(sets, tables, coder, runs)
     judgement = judge(
         *tables, settings,
         labels=(normal.executions.label, sample.executions.label),
@@ -145,13 +146,30 @@ def _judge_one_way(
 
 
 def leave_out_strangers(
-    normal: PathSet, sample: PathSet, coder: Coder, runs: tuple[I64, I64] | None
+    sets: tuple[PathSet, PathSet],
+    tables: tuple[VectorTable, VectorTable],
+    coder: Coder,
+    runs: tuple[I64, I64] | None,
 ) -> tuple[VectorTable, VectorTable] | None:
     """Return vectors without the time that strangers had the cpu; None where there are none."""
-    strangers = find_strangers(normal, sample, {s.role for s in coder.symbols if s.role}, runs)
+    strangers = find_strangers(*sets, {s.role for s in coder.symbols if s.role}, runs)
     if not strangers and runs is None:
         return None
-    ours, theirs = do_for_both(normal, sample, vectors_of, coder, lambda of: of.rival in strangers)
+    return _without(sets, tables, coder, lambda of: of.rival in strangers)
+
+
+def _without(
+    sets: tuple[PathSet, PathSet],
+    tables: tuple[VectorTable, VectorTable],
+    coder: Coder,
+    is_stranger: Callable[[Detail], bool],
+) -> tuple[VectorTable, VectorTable]:
+    ours, theirs = side_by_side(
+        *(
+            partial(coder.without_strangers, of, table, is_stranger)
+            for of, table in zip(sets, tables, strict=True)
+        )
+    )
     return ours, theirs
 
 
@@ -173,8 +191,7 @@ class _Given:
     @cached_property
     def own(self) -> tuple[VectorTable, VectorTable]:
         """Both without the time that strangers had the cpu."""
-        ours, theirs = do_for_both(*self.sets, vectors_of, self.coder, self.strangers.has)
-        return ours, theirs
+        return _without(self.sets, self.tables, self.coder, self.strangers.has)
 
     @property
     def labels(self) -> tuple[Sequence[str], Sequence[str]]:

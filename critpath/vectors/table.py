@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from msgspec import Struct
@@ -76,9 +77,7 @@ def vector_table(path_set: PathSet, symbols: Sequence[Symbol], codes: U8) -> Vec
     return VectorTable(tuple(symbols), counts, durations, structure)
 
 
-def vectors_of(
-    path_set: PathSet, coder: Coder, is_stranger: Callable[[Detail], bool] | None = None
-) -> VectorTable:
+def vectors_of(path_set: PathSet, coder: Coder) -> VectorTable:
     """Return the vectors of a set, with a chunk of its segments in memory at a time.
 
     Parameters
@@ -86,8 +85,6 @@ def vectors_of(
     path_set : PathSet
     coder : Coder
         Of this set, and those that it is compared with.
-    is_stranger : callable, optional
-        Tells whose having the cpu is left out of the time that executions waited for one.
 
     Returns
     -------
@@ -100,20 +97,11 @@ def vectors_of(
     durations = np.zeros(shape, np.int64)
     first = 0
     for chunk in path_set.chunks():
-        paths, codes = chunk.paths, coder.codes(chunk)
-        table = vector_table(chunk, coder.symbols, codes)
+        table = vector_table(chunk, coder.symbols, coder.codes(chunk))
         mine = slice(first, first + len(chunk))
         counts[mine], structure[mine] = table.counts, table.structure
         durations[mine] = table.durations
         first += len(chunk)
-        if is_stranger is None:
-            continue
-        rows = np.flatnonzero(paths.state == State.WAIT_CPU)
-        details = paths.detail[rows], paths.details
-        theirs = look_up(*details, is_stranger)
-        rows = rows[theirs > 0]
-        path = np.searchsorted(paths.start, rows, side="right") - 1
-        np.subtract.at(durations[mine], (path, codes[rows]), paths.duration[rows])
     return VectorTable(coder.symbols, counts, durations, structure)
 
 
@@ -134,6 +122,8 @@ def trips_of(path_set: PathSet, coder: Coder) -> tuple[tuple[str, ...], I32]:
     roles : tuple of str
     trips : int32 [executions, roles]
     """
+    if path_set in coder.trips:
+        return coder.trips[path_set]
     roles = tuple(sorted({s.role for s in coder.symbols if s.role}))
     column = np.full(256, -1, np.int64)
     for code, symbol in enumerate(coder.symbols):
@@ -162,6 +152,7 @@ def trips_of(path_set: PathSet, coder: Coder) -> tuple[tuple[str, ...], I32]:
             )
         result[first : first + len(chunk)] = trips
         first += len(chunk)
+    coder.trips[path_set] = roles, result
     return roles, result
 
 
@@ -344,6 +335,10 @@ class Coder:
     folded : int
         See `Alphabet`.
     kind : str
+    states : tuple of frozenset of State
+        Those that each set has.
+    trips : mapping
+        What `trips_of` found of sets, which is asked for to judge and to explain.
     warnings : tuple of Note
         Says so, if it is of another kind than asked for: see `like_alphabet`.
     """
@@ -351,8 +346,11 @@ class Coder:
     def __init__(self, path_sets: Sequence[PathSet], kind: str) -> None:
         self.kind, self.warnings = like_alphabet(kind, path_sets)
         self._letters = _LETTERS[self.kind]
+        self.trips = WeakKeyDictionary[PathSet, tuple[tuple[str, ...], I32]]()
         time: dict[Symbol, int] = {}
-        for found in side_by_side(*(partial(self._times, path_set) for path_set in path_sets)):
+        times = side_by_side(*(partial(self._times, path_set) for path_set in path_sets))
+        self.states = tuple(frozenset(symbol.state for symbol in found) for found in times)
+        for found in times:
             for symbol, total in found.items():
                 time[symbol] = time.get(symbol, 0) + total
         self.symbols, self.folded = _keep_largest(time)
@@ -366,6 +364,31 @@ class Coder:
     def codes(self, part: PathSet) -> U8:
         """Return the symbol of every segment of some executions of the sets."""
         return _codes(self.symbols, _key_segments(part, **self._letters))
+
+    def without_strangers(
+        self, path_set: PathSet, table: VectorTable, is_stranger: Callable[[Detail], bool]
+    ) -> VectorTable:
+        """Return vectors without the time that a set waited for cpus that strangers had.
+
+        Parameters
+        ----------
+        path_set : PathSet
+        table : VectorTable
+            Its vectors, with which the result shares what is counted.
+        is_stranger : callable
+            Tells it of whose having the cpu is left out.
+        """
+        durations, first = table.durations.copy(), 0
+        for chunk in path_set.chunks():
+            paths, mine = chunk.paths, slice(first, first + len(chunk))
+            first += len(chunk)
+            rows = np.flatnonzero(paths.state == State.WAIT_CPU)
+            rows = rows[look_up(paths.detail[rows], paths.details, is_stranger) > 0]
+            if len(rows):
+                path = np.searchsorted(paths.start, rows, side="right") - 1
+                where = path, self.codes(chunk)[rows]
+                np.subtract.at(durations[mine], where, paths.duration[rows])
+        return VectorTable(table.symbols, table.counts, durations, table.structure)
 
 
 def _keep_largest(time: dict[Symbol, int]) -> tuple[tuple[Symbol, ...], int]:
@@ -421,7 +444,9 @@ _COARSE = {
 }
 
 
-def with_like_states(normal: PathSet, sample: PathSet) -> tuple[PathSet, PathSet, tuple[Note, ...]]:
+def with_like_states(
+    normal: PathSet, sample: PathSet, kind: str
+) -> tuple[PathSet, PathSet, Coder, tuple[Note, ...]]:
     """Leave out what system calls tell where one of two sets was traced without them.
 
     Otherwise every running segment of one set would be a state that the other never
@@ -430,23 +455,21 @@ def with_like_states(normal: PathSet, sample: PathSet) -> tuple[PathSet, PathSet
     Returns
     -------
     normal, sample : PathSet
+    coder : Coder
+        Of these, of a kind in `ALPHABETS`.
     warnings : tuple of Note
         Says so, if it was done.
     """
-    traced = side_by_side(partial(_has_syscalls, normal), partial(_has_syscalls, sample))
+    coder = Coder((normal, sample), kind)
+    traced = [not states.isdisjoint(_TRACED) for states in coder.states]
     if traced[0] == traced[1]:
-        return normal, sample, ()
+        return normal, sample, coder, ()
     which = "sample" if traced[1] else "normal"
-    return (
-        without_syscalls(normal),
-        without_syscalls(sample),
-        (notes.InOneSet(which, "system calls"),),
-    )
+    coarse = without_syscalls(normal), without_syscalls(sample)
+    return *coarse, Coder(coarse, kind), (notes.InOneSet(which, "system calls"),)
 
 
-def _has_syscalls(path_set: PathSet) -> bool:
-    traced = [State.RUN_USER, State.RUN_SYSCALL]
-    return any(bool(np.isin(paths.state, traced).any()) for paths in path_set.paths.chunks())
+_TRACED: Final = (State.RUN_USER, State.RUN_SYSCALL)
 
 
 def without_syscalls(path_set: PathSet) -> PathSet:

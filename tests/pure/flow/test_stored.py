@@ -72,9 +72,10 @@ def test_what_system_calls_tell_is_left_out_of_stored_paths_too(sets, stored):
 
         return replace(one, paths=one.paths.map(change))
 
-    expected = with_like_states(sets[0], traced(sets[1]))
-    found = with_like_states(stored[0], traced(stored[1]))
-    assert found[2] == expected[2] != ()
+    expected = with_like_states(sets[0], traced(sets[1]), "thread")
+    found = with_like_states(stored[0], traced(stored[1]), "thread")
+    assert found[3] == expected[3] != ()
+    assert found[2].symbols == expected[2].symbols
     for one, other in zip(found[:2], expected[:2], strict=True):
         assert isinstance(one.paths, StoredPaths)
         np.testing.assert_array_equal(one.paths.state, other.paths.state)

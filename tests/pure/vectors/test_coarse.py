@@ -55,9 +55,12 @@ def test_running_is_one_segment_without_system_calls():
 
 
 def test_only_unlike_sets_are_changed_and_it_is_said():
-    assert with_like_states(FINE, FINE) == (FINE, FINE, ())
-    assert with_like_states(PLAIN, PLAIN) == (PLAIN, PLAIN, ())
-    normal, sample, notes = with_like_states(PLAIN, FINE)
+    for one in (FINE, PLAIN):
+        normal, sample, coder, notes = with_like_states(one, one, "thread")
+        assert (normal, sample, notes) == (one, one, ())
+        assert {symbol.state for symbol in coder.symbols} == {*map(State, one.paths.state)}
+    normal, sample, coder, notes = with_like_states(PLAIN, FINE, "thread")
+    assert {symbol.state for symbol in coder.symbols} == {State.RUN, State.WAIT_TIMER}
     assert normal.paths.state.tolist() == sample.paths.state.tolist()
     assert "only what is after" in word(notes[0])
-    assert "only what is before" in word(with_like_states(FINE, PLAIN)[2][0])
+    assert "only what is before" in word(with_like_states(FINE, PLAIN, "thread")[3][0])
