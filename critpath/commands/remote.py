@@ -43,6 +43,7 @@ _LONGEST: Final = 86_400.0  # s that a host records if nothing ends it
 _MARGIN: Final = 600.0  # s after its duration until a host is told to stop: it converts meanwhile
 _SOON: Final = 5.0  # s after the duration in which another host that fails still ends the others
 _CONVERTING: Final = 3600.0  # s from the end to a whole recording
+_PARTING: Final = 3.0  # s that hosts have together to end once everything is here
 _STILL: Final = 120.0  # s of a transfer without a byte
 _MOST_FILES: Final = 100_000
 _MOST_BYTES: Final = 1 << 40
@@ -348,18 +349,21 @@ class _Host:
     def _note(self) -> None:
         self.moved = time.monotonic()
 
-    def close(self) -> None:
-        """End the connection: the host stops, if it still records."""
+    def hang_up(self) -> None:
+        """Let the host end: it stops, if it still records, and removes what was fetched."""
         with suppress(OSError):
             self._input.close()
+
+    def close(self, until: float) -> None:
+        """End the connection, by then at the latest; what the host does goes on there."""
         try:
-            self.ssh.wait(10)
+            self.ssh.wait(max(until - time.monotonic(), 0))
         except subprocess.TimeoutExpired:
             self.ssh.kill()
             self.ssh.wait()
         self._output.close()
-        if self.listener is not None:
-            self.listener.join(10)
+        if self.listener is not None:  # whoever else has ssh's stderr may keep it open
+            self.listener.join(max(until - time.monotonic(), 0.1))
 
 
 def directory_of(host: str) -> str:
@@ -391,7 +395,10 @@ def _record(
         fetched = _keep(hosts, place)
     finally:
         for host in hosts:
-            host.close()
+            host.hang_up()
+        until = time.monotonic() + _PARTING
+        for host in hosts:
+            host.close(until)
         if not any(host.fetched for host in hosts):
             place.discard()
     return fetched, [host.explain() for host in hosts if host.wrong]
@@ -599,6 +606,8 @@ def _unpack_member(archive: tarfile.TarFile, member: tarfile.TarInfo, place: Pat
     parts = PurePosixPath(member.name).parts
     if member.name.startswith("/") or ".." in parts or "\0" in member.name:
         raise ValueError("a file outside the recording")
+    if not member.name.isprintable() or not member.name.isascii():
+        raise ValueError("a file whose name no recorder gives")
     if len(parts) > _MOST_DEEP:
         raise ValueError("directories that are too deep")
     # A sparse file's size is no longer that of what came.

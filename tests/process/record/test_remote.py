@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,7 @@ SSH = """#!/bin/sh
 while [ "$1" != -- ]; do shift; done
 HOST=$2; export HOST
 PATH=@BIN@:$PATH; export PATH
+[ "$HOST" = stay ] && { echo $$ >@BIN@/stays; sh -c "$3"; exec sleep 600; }
 [ "$HOST" = cut ] || exec sh -c "$3"
 { echo start; read x <@BIN@/cut; } | sh -c "$3" | head -n 1
 """
@@ -103,6 +105,13 @@ def test_one_that_fails_ends_the_others_and_leaves_what_was_recorded(tmp_path, b
     shown = capsys.readouterr().err
     assert f"warning: {bad}: " in shown
     assert said in shown
+
+
+def test_a_host_that_does_not_hang_up_is_waited_for_no_longer(tmp_path, ssh, monkeypatch):
+    monkeypatch.setattr(remote, "_PARTING", 0.1)
+    assert record(tmp_path, "stay,web", "--no-probes") == 0
+    assert kept(tmp_path) == ["hosts.json", "stay", "web"]
+    assert not Path("/proc", (ssh / "stays").read_text().strip()).exists()
 
 
 @pytest.mark.usefixtures("ssh")
