@@ -41,6 +41,8 @@ class OutputDirectory:
     identity: tuple[int, int] = (0, 0)  # device and inode of ``building`` once it is made
     _was_there: bool = False
     _owner: tuple[int, int] | None = None  # of one that was there, while it is ours
+    _user: tuple[int, int] | None = None  # whose it is in the end
+    _handed_over: bool = False
     _parent_fd: int = -1
     _fd: int = -1
 
@@ -61,6 +63,7 @@ class OutputDirectory:
         try:
             place._check(output, session, force=force)
             if user is not None:
+                place._user = user.uid, user.gid
                 place._check_links(user)
         except BaseException:
             place.close()
@@ -130,11 +133,21 @@ class OutputDirectory:
 
     def close(self) -> None:
         """Close the descriptors."""
+        if self._fd >= 0 and not self._handed_over and not self._is_there():
+            self._abandon()
         for descriptor in (self._fd, self._parent_fd):
             if descriptor >= 0:
                 with contextlib.suppress(OSError):  # nothing was written to it
                     os.close(descriptor)
         self._fd = self._parent_fd = -1
+
+    def _abandon(self) -> None:
+        """Empty a directory that was moved away while it was recorded, and give it back."""
+        _remove_content(self._fd)
+        owner = self._owner or self._user
+        if owner is not None:
+            with contextlib.suppress(OSError):
+                os.fchown(self._fd, *owner)
 
     def low_free_space(self) -> int | None:
         """Return the free bytes if they may be too few, else None."""
@@ -223,6 +236,7 @@ class OutputDirectory:
         if user is None and self._owner is not None:
             user = User(*self._owner, groups=(), environment={})
         wrong = hand_over_fd(self._fd, user)
+        self._handed_over = True
         if self.building == self.target:
             return wrong
         # Recording may have taken hours: what was checked before it may be gone.

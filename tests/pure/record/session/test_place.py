@@ -41,6 +41,19 @@ def test_nothing_is_written_where_the_recording_is_no_more(session, how):
     assert done.code == 125
     assert "moved, removed or exchanged" in done.err
     assert list(victim.iterdir()) == []
+    assert list((session.place / "moved").iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="changes owners, which needs root")
+def test_what_a_command_moves_away_is_its_users_and_empty(session):
+    nobody = pwd.getpwnam("nobody")
+    env = {"SUDO_UID": str(nobody.pw_uid), "SUDO_GID": str(nobody.pw_gid), "SUDO_USER": "nobody"}
+    os.chown(session.place, nobody.pw_uid, nobody.pw_gid)
+    session.commands(work=lambda _: session.output.rename(session.place / "moved"))
+    assert session.record("work", env=env).code == 125
+    moved = session.place / "moved"
+    assert moved.stat().st_uid == nobody.pw_uid
+    assert list(moved.iterdir()) == []
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="changes owners, which needs root")
