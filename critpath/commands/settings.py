@@ -116,7 +116,8 @@ def whole(low: int, high: int) -> Callable[[Any], int]:
         if isinstance(value, bool) or not isinstance(value, str | int):
             raise WrongValueError(what)
         text = str(value).strip()
-        if not (text.isascii() and text.isdigit() and low <= int(text) <= high):
+        digits = text.isascii() and text.isdigit() and len(text) < _DIGITS
+        if not digits or not low <= int(text) <= high:
             raise WrongValueError(what)
         return int(text)
 
@@ -137,6 +138,7 @@ def auto_or(parse: Callable[[Any], float]) -> Callable[[Any], float | None]:
     return parse_auto
 
 
+_DIGITS: Final = 20  # technical: of a number; Python reads no more than 4,300
 _SIZES: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 

@@ -95,6 +95,7 @@ def preloaded(python: Path) -> Path:
     return found
 
 
+_HOUSES: Final = ("critpath", "critpath_record")
 # The limited API (meson.build).
 _SUFFIX: Final = ".abi3.so"
 
@@ -117,15 +118,17 @@ def _copy(source: Path, target: Path) -> None:
     part.replace(target)
 
 
-def _as_it_is(library: Path) -> None:
+def _as_it_is(library: Path, house: str) -> None:
     """Copy a native module that only works with what others have checked."""
     name = library.name.removesuffix(_SUFFIX)
     if name == "_cyutility":
-        _copy(library, PLACE / "critpath" / library.name)
-    for source in (ROOT / "critpath").rglob(f"{name}.pyx"):
-        module = str(source.relative_to(ROOT / "critpath").with_suffix(""))
-        if module not in MODULES:
-            _copy(library, PLACE / "critpath" / f"{module}{_SUFFIX}")
+        _copy(library, PLACE / house / library.name)
+    for source in (ROOT / house).rglob(f"{name}.pyx"):
+        module = str(source.relative_to(ROOT / house).with_suffix(""))
+        if house != "critpath" or module not in MODULES:
+            target = PLACE / house / f"{module}{_SUFFIX}"
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _copy(library, target)
 
 
 def _compile(module: str) -> None:
@@ -144,24 +147,26 @@ def _compile(module: str) -> None:
 
 
 def _sources() -> Iterator[Path]:
-    for path in (ROOT / "critpath").rglob("*"):
-        if path.suffix in {".py", ".js", ".css"}:
-            yield path.relative_to(ROOT)
+    for house in _HOUSES:
+        for path in (ROOT / house).rglob("*"):
+            if path.suffix in {".py", ".js", ".css", ".json"}:
+                yield path.relative_to(ROOT)
 
 
 def build() -> Path:
     """Bring everything up to date; return the interpreter to run it with."""
     python = environment()
     ours = set(_sources())
-    for path in (PLACE / "critpath").rglob("*.py"):
+    for path in (of for house in _HOUSES for of in (PLACE / house).rglob("*.py")):
         if path.relative_to(PLACE) not in ours:
             path.unlink()
     for path in ours:
         target = PLACE / path
         target.parent.mkdir(parents=True, exist_ok=True)
         _copy(ROOT / path, target)
-    for path in NATIVE.glob(f"critpath/*{_SUFFIX}"):
-        _as_it_is(path)
+    for house in _HOUSES:
+        for path in NATIVE.glob(f"{house}/*{_SUFFIX}"):
+            _as_it_is(path, house)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(_compile, MODULES))
     return python

@@ -24,18 +24,26 @@ import contract  # noqa: E402 - found by the path above
 
 # Where Python looks at bytes of others itself; behind it are native modules, which count on
 # their own, and what only goes on with what these have checked.
-STAGES = ("convert", "executions", "explore", "read", "record.stacks", "requests", "store")
+STAGES = (
+    *("critpath.convert", "critpath.executions", "critpath.explore", "critpath.read"),
+    *("critpath.requests", "critpath.store", "critpath_record.stacks"),
+)
+MODULES = (
+    *("critpath.report.document.as_json", "critpath.model.containers", "critpath_record.hpack"),
+    *("critpath_record.messages", "critpath_record.group_names", "critpath_record.ftrace.frames"),
+)
 
 
 def instrumented() -> None:
     """Import the stages, so that libFuzzer sees which of their branches an input takes."""
-    with atheris.instrument_imports(include=[f"critpath.{stage}" for stage in STAGES]):
+    with atheris.instrument_imports(include=[*STAGES, *MODULES]):
         for stage in STAGES:
-            package = importlib.import_module(f"critpath.{stage}")
-            for module in pkgutil.walk_packages(package.__path__, f"critpath.{stage}."):
+            package = importlib.import_module(stage)
+            for module in pkgutil.walk_packages(package.__path__, f"{stage}."):
                 if not module.name.rpartition(".")[2].startswith("_"):
                     importlib.import_module(module.name)
-        importlib.import_module("critpath.report.document.as_json")
+        for name in MODULES:
+            importlib.import_module(name)
 
 
 @ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p)

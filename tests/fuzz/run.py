@@ -32,7 +32,7 @@ import build
 
 HERE: Final = Path(__file__).resolve().parent
 
-TARGETS: Final = ("metadata", "streams", "saved", "sockets", "stacks", "foreign")
+TARGETS: Final = ("metadata", "streams", "saved", "sockets", "stacks", "foreign", "told")
 RESULTS: Final = build.PLACE / "results.jsonl"
 # Traces of others are tried where they are, and not kept.
 SHARED: Final = build.ROOT.parent / "shared" / "traces"

@@ -27,6 +27,7 @@ import saved
 import sockets
 import stacks
 import streams
+import told
 from oracle import trace_dat_write
 from oracle.ctf_write import Generator, Writer
 from oracle.perf_write import PerfFile, switch, waking
@@ -428,6 +429,37 @@ def foreign_seeds() -> None:
     )
 
 
+def told_seeds() -> None:
+    """Write messages, header blocks, frames, groups' names, files of runtimes and an answer."""
+    number = {kind: at for at, kind in enumerate(told.KINDS)}
+
+    def write(kind: str, *parts: bytes) -> None:
+        keep("told", bytes([number[kind]]) + told.BETWEEN.join(parts))
+
+    statement = b"SELECT a FROM t WHERE id = $1\0\0\0"
+    request = b"GET /users/17/orders?x=1 HTTP/1.1\r\n"
+    write("messages", request, b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n")
+    write("messages", b"P\0\0\0\x28s1\0" + statement, b"B\0\0\0\x10\0s1\0\0\0\0\1\0\0")
+    update = b"Q\0\0\0\x30UPDATE t SET a=b WHERE c IN (1, d)\0"
+    write("messages", update, b"\x20\0\0\0\3GRANT x TO y")
+    block = b"\x82\x86\x84\x41\x8c\xf1\xe3\xc2\xe5\xf2\x3a\x6b\xa0\xab\x90\xf4\xff"
+    literal = b"\0\5:path\x0a/users/17?\x83\x40\x0bcontent-type\x10application/grpc"
+    write("headers", b"\1" + block, b"\1\x82\x84\xbe", b"\0" + literal)
+    head = len(block).to_bytes(3, "big") + b"\1\5\0\0\0\1" + bytes(7)
+    reset, padded = b"\0\0\4\3\0\0\0\0\1" + bytes(7), head[:4] + b"\x2d" + head[5:]
+    write("frames", head + block, reset, padded + block)
+    paths = (*told.PATHS.values(), "/lxc/a/system.slice/b\\x2dc.service")
+    write("groups", "\n".join(paths).encode())
+    docker = {"Name": "/web", "Config": {"Image": "i", "Labels": {"io.kubernetes.pod.name": "p"}}}
+    user = b"u:x:1000:1::/home/u:/bin/sh"
+    write("docker", json.dumps(docker).encode(), b'{"data-root": "/srv/docker"}', user)
+    listed = [{"id": told.ID, "names": ["web"], "metadata": '{"image-name": "i"}'}]
+    write("podman", json.dumps(listed).encode(), b'[storage]\ngraphroot = "/srv/c"\n')
+    notes = {f"io.kubernetes.cri.{of}-name": of for of in ("container", "sandbox")}
+    write("bundle", json.dumps({"annotations": notes}).encode())
+    write("webhook", b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+
+
 def main() -> None:
     """Write every seed."""
     random.seed(0)
@@ -443,6 +475,7 @@ def main() -> None:
     socket_seeds()
     stack_seeds()
     foreign_seeds()
+    told_seeds()
 
 
 if __name__ == "__main__":

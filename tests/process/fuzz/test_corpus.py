@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).resolve().parents[2] / "fuzz"
-TARGETS = ("metadata", "streams", "saved", "sockets", "stacks", "foreign")
+TARGETS = ("metadata", "streams", "saved", "sockets", "stacks", "foreign", "told")
 MIB = 1 << 20
 # The promise of docs/fuzzing.md for each input; a process that replays all of them keeps it.
 MOST_MEMORY = 512 * MIB
