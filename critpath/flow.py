@@ -27,7 +27,6 @@ from critpath import (
     graph,
     localize,
     read,
-    requests,
     store,
     timeline,
     vectors,
@@ -218,7 +217,9 @@ def replay_chosen(
     if recording.groups:  # in which container each process is
         wanted = tuple(dict.fromkeys((*wanted, *executions.ProcessPlaces.WANTED)))
     if chosen.kind in {"requests", "slices"}:
-        asked = requests.Asked(recording, chosen, _learn_ways)
+        from critpath.requests import Asked  # noqa: PLC0415 - start-up time
+
+        asked = Asked(recording, chosen, _learn_ways)
         wanted, way = (*wanted, *asked.wanted), asked.way
     with ExitStack() as stack:
         stack.enter_context(recording.keep())

@@ -13,8 +13,9 @@ import re
 import stat
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 from critpath.errors import CritpathError, UnreadableError, UsageError
 from critpath.extras import require
@@ -113,7 +114,7 @@ def read_regular(
     return content
 
 
-def open_regular(name: str | Path, *, dir_fd: int | None = None) -> IO[bytes]:
+def open_regular(name: str | Path, *, dir_fd: int | None = None) -> BufferedReader:
     """Open a regular file; raises OSError as `read_regular` does."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     try:

@@ -56,7 +56,8 @@ class Kinship:
         """
         one, other, first = (self._place[of] for of in (who, waiter, subject))
         alike = self._family[who] == self._family[waiter]
-        return _KIN[self._tie(one, other), self._tie(one, first), alike.view(np.uint8)]
+        place: I64 = _KIN[self._tie(one, other), self._tie(one, first), alike.view(np.uint8)]
+        return place
 
     def _tie(self, one: I64, other: I64) -> I64:
         """Return what processes are to others, as sums of `_Tie`."""

@@ -95,7 +95,7 @@ def _chosen_kind(one: Any) -> str:
     if not isinstance(one, dict) or not isinstance(one.get("kind"), str):
         raise _WrongError("no run with its kind")
     chance = one.get("chance")
-    if type(chance) not in {int, float} or not 0 < chance <= 1:
+    if not isinstance(chance, int | float) or isinstance(chance, bool) or not 0 < chance <= 1:
         raise _WrongError("'chance' is none")
     begin, tid = one.get("begin"), one.get("tid")
     if type(begin) is not int or not -_LATEST < begin < _LATEST or type(tid) is not int:

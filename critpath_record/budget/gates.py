@@ -144,9 +144,10 @@ class Gates:
 
         None where a gate has none, as its events are counted in another way.
         """
-        if not all(hasattr(gate, "count_files") for gate in self.every):
+        each = [getattr(gate, "count_files", None) for gate in self.every]
+        if not all(each):
             return None
-        files = [file for gate in self.every for file in gate.count_files(self.cpus)]
+        files = [file for files_of in each if files_of for file in files_of(self.cpus)]
         return files, [count for gate in self.every for count in self._counts[gate.name]]
 
     def count(self, *, take: bool = True) -> dict[str, list[int]]:

@@ -74,7 +74,7 @@ def _find_option(root: Path) -> list[Leftover]:
 
 
 def _restore_names(root: Path, session: str) -> None:
-    restore_names(root)
+    restore_names(str(root))
     forget_change(session)
 
 
