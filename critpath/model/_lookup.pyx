@@ -71,7 +71,7 @@ cdef class Numbers:
                 self.table[self.place(self.pairs[i].first, self.pairs[i].second)] = <int32_t>(i + 1)
         return 0
 
-    def add(self, const int64_t[::1] first, const int64_t[::1] second):
+    def add(self, const int64_t[:] first, const int64_t[:] second):
         """Return the number of every pair; one that is new gets the next."""
         cdef Py_ssize_t i, at
         found = np.empty(first.shape[0], np.int32)
@@ -89,7 +89,7 @@ cdef class Numbers:
                 out[i] = self.table[at] - 1
         return found
 
-    def find(self, const int64_t[::1] first, const int64_t[::1] second):
+    def find(self, const int64_t[:] first, const int64_t[:] second):
         """Return the number of every pair, -1 of one that was never added."""
         cdef Py_ssize_t i
         found = np.empty(first.shape[0], np.int32)
@@ -111,7 +111,7 @@ cdef class Numbers:
 
 
 def last_begun(const int32_t[::1] group, const int64_t[::1] start, const int64_t[::1] begin,
-               const int64_t[::1] time):
+               const int64_t[:] time):
     """Return the last row of each group that has begun by a time, else its first; -1 for no group.
 
     Rows of group g from start[g] to start[g + 1], whose begins ascend.
