@@ -21,7 +21,7 @@ from critpath.errors import UnreadableError
 from critpath.report.document.path import escape_more
 from critpath.report.document.pictures import describe_kinds
 from critpath.report.palette import choose_letters
-from critpath.untrusted import TooLargeError, load_json
+from critpath.untrusted import ROOM, TooLargeError, load_json
 
 # No measurement comes near: sums and products of what is below stay finite.
 _LARGEST: Final = 1e30
@@ -32,6 +32,10 @@ _MOST_OF_A_NAME: Final = 4_096
 _NAMES: Final = frozenset({"comm", "role"})
 # The guide tree names every row of an alignment, and no renderer shows it.
 _UNLIMITED: Final = frozenset({"tree"})
+
+# technical: bytes of memory for each of a file's, by the bound that `load_json` has: what
+# `critpath compare` writes takes 7 to 11, the more the fewer of its executions were examined.
+_OF_A_BYTE: Final = 12
 
 _DO = "give a file that `critpath compare --json FILE` wrote"
 
@@ -104,8 +108,10 @@ def load_document(text: str | bytes) -> Document:
         If it is not JSON, not ours, of another version, or not of that shape.
     """
     try:
+        content = text.encode() if isinstance(text, str) else text
         found = load_json(
-            text.encode() if isinstance(text, str) else text,
+            content,
+            room=max(ROOM, _OF_A_BYTE * len(content)),
             parse_constant=_refuse_constant,
             parse_float=_finite,
             parse_int=_bounded,

@@ -56,6 +56,15 @@ def test_round_trip(factory, changes):
     assert render_html(again) == render_html(document)
 
 
+def test_what_is_read_is_bounded_by_how_large_the_file_is(factory, monkeypatch):
+    """A comparison of very many executions is read, a file that is nothing but lists is not."""
+    document = comparison_document(factory.comparison(normals=2000, samples=2000))
+    monkeypatch.setattr("critpath.report.document.as_json.ROOM", 1000)
+    assert load_document(to_json(document)) == document
+    with pytest.raises(UnreadableError, match="of memory, more than"):
+        load_document("[" + "[]," * 100_000 + "1]")
+
+
 def test_layout_is_one_line_per_item_and_sorted(factory):
     document = comparison_document(factory.comparison())
     lines = to_json(document).splitlines()
