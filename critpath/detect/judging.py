@@ -312,6 +312,19 @@ def _find_own_signs(
     return signs or find_crowded(own, strata, names, floor, held_up)
 
 
+def _fold_clean(
+    clean: tuple[VectorTable, VectorTable],
+    whole: tuple[VectorTable, VectorTable],
+    judged: tuple[VectorTable, VectorTable],
+) -> tuple[VectorTable, VectorTable]:
+    """Return tables without strangers, folded; the folded whole where they are the whole."""
+    ours, theirs = (
+        folded if of is all_ else fold_interrupts(of)
+        for of, all_, folded in zip(clean, whole, judged, strict=True)
+    )
+    return ours, theirs
+
+
 def judge(
     normal: VectorTable,
     sample: VectorTable,
@@ -341,7 +354,7 @@ def judge(
         normal, sample, *(labels if labelled else ((), ())), method=settings.cluster_method
     )
     judged = fold_interrupts(normal), fold_interrupts(sample)
-    single = judged if clean is None else (fold_interrupts(clean[0]), fold_interrupts(clean[1]))
+    single = judged if clean is None else _fold_clean(clean, (normal, sample), judged)
 
     def mark(of: tuple[VectorTable, VectorTable]) -> Outliers:
         return find_outliers(

@@ -374,20 +374,23 @@ class Coder:
         ----------
         path_set : PathSet
         table : VectorTable
-            Its vectors, with which the result shares what is counted.
+            Its vectors: the result shares what is counted, and is these where nobody waited.
         is_stranger : callable
             Tells it of whose having the cpu is left out.
         """
-        durations, first = table.durations.copy(), 0
+        durations, first = table.durations, 0
         for chunk in path_set.chunks():
             paths, mine = chunk.paths, slice(first, first + len(chunk))
             first += len(chunk)
             rows = np.flatnonzero(paths.state == State.WAIT_CPU)
             rows = rows[look_up(paths.detail[rows], paths.details, is_stranger) > 0]
             if len(rows):
+                durations = durations.copy() if durations is table.durations else durations
                 path = np.searchsorted(paths.start, rows, side="right") - 1
                 where = path, self.codes(chunk)[rows]
                 np.subtract.at(durations[mine], where, paths.duration[rows])
+        if durations is table.durations:
+            return table
         return VectorTable(table.symbols, table.counts, durations, table.structure)
 
 
@@ -538,6 +541,8 @@ def fold_interrupts(table: VectorTable) -> VectorTable:
         The same symbols; durations of IRQ and SOFTIRQ moved to the first running
         state of the same role, where there is one.
     """
+    if not any(symbol.state in _INTERRUPTS for symbol in table.symbols):
+        return table
     durations = table.durations.copy()
     for column, symbol in enumerate(table.symbols):
         if symbol.state not in _INTERRUPTS:

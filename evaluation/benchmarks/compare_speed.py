@@ -12,8 +12,8 @@ executions, once, with the peak of the memory.
 recordings of `critpath demo` as extracts, which differ, and on 1,000 against 1,000; and how
 many processors the latter keep busy.
 ``--large [N]``: the whole command on N (100,000) against N stored executions, from two files
-and from two datasets of twenty parts, and nothing else; some minutes, and 300 MB of disk.  Of a
-million, 2 GB of disk and 7 GB of memory to draw them in.
+and from two datasets of twenty parts, beside DuckDB's scan of the files; some minutes, and 300 MB
+of disk.  Of a million, 2 GB of disk.
 ``--rows``: what ``scale.py`` takes into its table.
 """
 
@@ -50,6 +50,7 @@ from critpath.model import (
 from critpath.model.details import NO_DETAIL, Detail
 from critpath.schema.environment import Environment
 from critpath.store import Dataset, save_paths
+from critpath.store.writing import PathsWriter
 from critpath.vectors.table import ALPHABETS, vector_table
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "lttng-guest"
@@ -95,8 +96,10 @@ def types_of(lengths: Sequence[int], seed: int = 1) -> list[Type]:
     return found
 
 
-def draw(n: int, types: Sequence[Type], seed: int, *, faulty: bool) -> PathSet:
-    """Draw a set of executions; the faulty ones wait for a lock before their end."""
+def draw(
+    n: int, types: Sequence[Type], seed: int, *, faulty: bool, after: int = 5000 * MS
+) -> PathSet:
+    """Draw a set of executions after some time; the faulty wait for a lock before their end."""
     rng = np.random.default_rng(seed)
     kind = rng.integers(0, len(types), n)
     late = rng.random(n) < (SHARE_FAULTY if faulty else 0.0)
@@ -108,7 +111,7 @@ def draw(n: int, types: Sequence[Type], seed: int, *, faulty: bool) -> PathSet:
         ]
     table = np.concatenate(rows)
     table = table[np.lexsort((table[:, 1], table[:, 0]))]
-    return _path_set(table, n, "sample" if faulty else "normal")
+    return _path_set(table, n, "sample" if faulty else "normal", after)
 
 
 def _rows(rng: np.random.Generator, of: I64, type_: Type, late: np.ndarray) -> np.ndarray:
@@ -142,9 +145,9 @@ def _rows(rng: np.random.Generator, of: I64, type_: Type, late: np.ndarray) -> n
     return np.concatenate(table)
 
 
-def _path_set(table: np.ndarray, n: int, name: str) -> PathSet:
+def _path_set(table: np.ndarray, n: int, name: str, after: int) -> PathSet:
     start = np.searchsorted(table[:, 0], np.arange(n + 1))
-    end = np.cumsum(table[:, 4]) + 5000 * MS + 2 * MS * table[:, 0]
+    end = np.cumsum(table[:, 4]) + after + 2 * MS * table[:, 0]
     begin = end - table[:, 4]
     zeros = np.zeros(len(table), np.int64)
     # What a wait is for: the device, the lock.
@@ -278,36 +281,52 @@ def save_stored(n: int, parts: int, directory: Path) -> None:
     """Write two sets of n executions, each as a file and as a dataset of some parts."""
     types = types_of((20, 24, 30, 36, 40, 50, 60))
     for which, seed, faulty in (("normal", 1, False), ("sample", 2, True)):
-        save_paths(draw(n, types, seed, faulty=faulty), directory / f"{which}.parquet")
         place = directory / which
         place.mkdir()
-        written = [
-            Dataset(place).write_part(i, [draw(n // parts, types, 100 * seed + i, faulty=faulty)])
-            for i in range(parts)
-        ]
+        written, last = [], 5000 * MS
+        with (directory / f"{which}.parquet").open("wb") as stream, PathsWriter(stream) as writer:
+            for i in range(parts):  # each after the one before, as of one recording
+                part = draw(n // parts, types, 100 * seed + i, faulty=faulty, after=last)
+                last = int(part.executions.end[-1])
+                writer.write(part, more=i > 0)
+                written.append(Dataset(place).write_part(i, [part]))
         Dataset(place).seal(written, {})
 
 
+# What a segment's columns are read for at least: one figure of each.
+_SCAN = """
+import duckdb, sys
+of = 'sum(s."end" - s."begin"), max(s.state), max(s.detail), max(s.comm), max(s.tid), max(s.host)'
+of += ", max(s.cpu), bool_or(s.lossy), max(s.elsewhere_idle)"
+for file in sys.argv[1:]:
+    duckdb.sql(f"SELECT {of} FROM (SELECT unnest(segments) AS s FROM '{file}')").fetchall()
+"""
+
+
 def stored(n: int, directory: Path) -> None:
-    """Print what the whole command takes on very many stored executions."""
+    """Print what the whole command takes on very many stored executions, and a scan of them."""
     apart(lambda: save_stored(n, 20, directory))
     critpath = Path(sys.executable).with_name("critpath")
-    print("| compare, executions each | from | CPU s | elapsed, s | peak MB | JSON MB |")
-    print("|---:|---|---:|---:|---:|---:|")
-    for kind, names in (
-        ("two files", ("normal.parquet", "sample.parquet")),
-        ("two datasets", ("normal", "sample")),
-    ):
-        for to in (None, directory / "comparison.json"):
-            command: list[str | Path] = [critpath, "compare", *(directory / x for x in names)]
-            command += () if to is None else ("--json", to)
-            taken = run(command, codes=(0, 1, 3))  # each is a verdict
-            size = "-" if to is None else f"{to.stat().st_size / 1e6:.0f}"
-            print(
-                f"| {n:,} | {kind} | {taken.cpu:.1f} | {taken.wall:.1f} "
-                f"| {taken.peak / 1e6:.0f} | {size} |",
-                flush=True,
-            )
+    files = [directory / f"{which}.parquet" for which in ("normal", "sample")]
+    print("| executions each | of | CPU s | elapsed, s | elapsed / CPU | peak MB | JSON MB |")
+    print("|---:|---|---:|---:|---:|---:|---:|")
+    json_file = directory / "comparison.json"
+    sets = [file.with_suffix("") for file in files]
+    commands: dict[str, list[str | Path]] = {
+        "DuckDB's scan of two files": [sys.executable, "-c", _SCAN, *files],
+        "compare, two files": [critpath, "compare", *files],
+        "compare, two files, --json": [critpath, "compare", *files, "--json", json_file],
+        "report of that JSON": [critpath, "report", json_file],
+        "compare, two datasets": [critpath, "compare", *sets],
+    }
+    for name, command in commands.items():
+        taken = run(command, codes=(0, 1, 3, 4))  # each is a verdict; 4: too large to be read
+        size = f"{json_file.stat().st_size / 1e6:.0f}" if json_file in command else "-"
+        print(
+            f"| {n:,} | {name} | {taken.cpu:.1f} | {taken.wall:.1f} "
+            f"| {taken.wall / taken.cpu:.2f} | {taken.peak / 1e6:.0f} | {size} |",
+            flush=True,
+        )
 
 
 def tables(n: int, seed: int) -> tuple[VectorTable, VectorTable]:
