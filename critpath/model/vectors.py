@@ -266,4 +266,4 @@ def number_rows(columns: Iterable[np.ndarray[Any, Any]], rows: int) -> tuple[I64
 def find_distinct(table: I32 | I64) -> tuple[I64, I64]:
     """Return the distinct rows of a table, in order, and which of them each one is."""
     first, kind = number_rows(table.T, len(table))
-    return table[first], kind
+    return table[first].astype(np.int64), kind
