@@ -275,15 +275,12 @@ class Flight(Windows):
         lasting = [name for name, of in layers.items() if lasts(of)]
         memory.make(always)
         self._open_marks(memory)
-        stack.callback(tracefs.TracingWatchdog(memory.instance).dismiss)
         memory.make_layers(layers, available, lasting)
         budget = self.request.budget
         costs = find_costs(budget.calibrate, memory.layers, memory.cpus[-1])
         memory.drop()
         self._profile, budget = profile, lengthen_horizon(budget, costs)
         self._describe(memory, root, events.missing)
-        for layer in memory.layers:
-            stack.callback(tracefs.TracingWatchdog(layer.instance).dismiss)
         gates: list[Gate] = [*memory.layers]
         if of_stacks:
             self._stacks = HeldStacks(self.request.stacks, of_stacks, memory.cpus)

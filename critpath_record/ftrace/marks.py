@@ -27,7 +27,7 @@ from critpath_marks.sessions import new_session_name, owner_of
 from critpath_record import rooted, shown
 from critpath_record.ftrace import raw as raws
 from critpath_record.ftrace.drain import Drain, online_cpus
-from critpath_record.ftrace.tracefs import Instance, TracingWatchdog
+from critpath_record.ftrace.tracefs import Instance
 from critpath_record.proc import read_name
 
 PREFIX: Final = "critpath-marks-"
@@ -54,8 +54,7 @@ class UserMarks:
         self._raw = raw
         self.instance = Instance.pin(root, instance_name(session))
         self._drain: Drain | None = None
-        self.instance.make()
-        self._watch = TracingWatchdog(self.instance, self.path)
+        self.instance.make(self.path)
         try:
             self._start(users, page_bytes)
         except BaseException as error:
@@ -109,8 +108,6 @@ class UserMarks:
             self.instance.remove()
         except CritpathError as error:
             return f"{error.what} ({error.do})"
-        finally:
-            self._watch.dismiss()
         return ""
 
 

@@ -47,7 +47,7 @@ from critpath_record.ftrace.preflight import (
     find_needs,
     offered_way,
 )
-from critpath_record.ftrace.tracefs import Instance, TracingWatchdog, scan_threads
+from critpath_record.ftrace.tracefs import Instance, scan_threads
 from critpath_record.manifests import sample_clock
 from critpath_record.proc import list_pids, read_text
 from critpath_record.profiles import profile_events, profile_label
@@ -85,7 +85,6 @@ class FtraceRecorder(UnderBudget, Source):
         self._raw = settings.write_directory / raws.RAW
         self._instance: Instance | None = None
         self._drain: Drain | None = None
-        self._watches: list[TracingWatchdog] = []
         self._hands: Watch | None = None
         self._pulse: Pulse | None = None
         self._marker = -1
@@ -198,7 +197,6 @@ class FtraceRecorder(UnderBudget, Source):
         # Known before it is made: an abort at any moment removes it.
         self._instance = instance = Instance.pin(root, self._settings.session)
         instance.make()
-        self._watches = [TracingWatchdog(instance)]
         # Before other files: some shells write to descriptors below 10 only.
         self._marker = instance.open("trace_marker", os.O_WRONLY)
         os.set_inheritable(self._marker, True)
@@ -329,7 +327,6 @@ class FtraceRecorder(UnderBudget, Source):
         budget.layers = self._layers
         if SWITCH not in budget.events:
             raise _no_switches()
-        self._watches += [TracingWatchdog(layer.instance) for layer in self._layers]
         return EventSelection(tuple(kept), events.missing)
 
     def _all_events(self) -> tuple[str, ...]:
@@ -492,10 +489,7 @@ class FtraceRecorder(UnderBudget, Source):
             self._warnings.append(wrong)
 
     def _close_files(self) -> None:
-        """Close what keeps the instance busy, and dismiss its watchdog."""
-        watches, self._watches = self._watches, []
-        for watch in watches:
-            watch.dismiss()
+        """Close what keeps the instance busy."""
         marker, self._marker = self._marker, -1
         if marker >= 0:
             os.close(marker)

@@ -228,13 +228,18 @@ class Instance:
         """Return the instance of a name, which need not exist."""
         return cls(root / "instances" / name)
 
-    def make(self) -> None:
-        """Make the instance with the kernel's default settings; raises CritpathError."""
+    def make(self, *mounts: Path) -> None:
+        """Make the instance with the kernel's default settings; raises CritpathError.
+
+        Whatever becomes of this process, it traces no more afterwards, and what is mounted at
+        `mounts` is there no more.
+        """
         try:
             with files.names_off(self.path):
                 files.make(self.place)
         except OSError as error:
             raise _refusal("make", self.path, error) from None
+        _watched[self.path] = TracingWatchdog(self, *mounts)
 
     def own(self, events: Iterable[str]) -> None:
         """Make sure that files of events may be used; raises CritpathError."""
@@ -302,6 +307,8 @@ class Instance:
 
     def remove(self) -> None:
         """Remove the instance if it exists."""
+        if (watch := _watched.pop(self.path, None)) is not None:
+            watch.dismiss()
         try:
             self._remove()
         finally:
@@ -376,7 +383,7 @@ _PATIENCE: Final = 5.0  # s
 class TracingWatchdog:
     """A small process that turns tracing off if its recorder is killed.
 
-    Whoever makes an instance has one; of what else is to be undone it knows mounts.
+    `Instance.make` has one for each; of what else is to be undone it knows mounts.
     """
 
     def __init__(self, instance: Instance, *mounts: Path) -> None:
@@ -405,6 +412,11 @@ class TracingWatchdog:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+# All that this process has made in the kernel and must be undone: programs and perf events are
+# gone with their descriptors.  What a killed one leaves is found by its name (`cleanup`).
+_watched: Final[dict[Path, TracingWatchdog]] = {}
 
 
 def parse_stats(text: str) -> dict[str, int]:

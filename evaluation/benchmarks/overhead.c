@@ -141,7 +141,8 @@ static void run_pingpong(int rounds, int cpu)
 
 int main(int argc, char **argv)
 {
-	if (argc != 4) { fprintf(stderr, "usage: workload requests|pingpong N DIR|CPU\n"); return 2; }
+	if (argc == 2 && !strcmp(argv[1], "now")) { printf("%lld\n", (long long)now()); return 0; }
+	if (argc != 4) { fprintf(stderr, "usage: workload now | requests|pingpong N DIR|CPU\n"); return 2; }
 	requests = atoi(argv[2]);
 	directory = argv[3];
 	int64_t begin = now();

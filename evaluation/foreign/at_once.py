@@ -27,7 +27,7 @@ PERFETTO: Final = "perfetto, compact"
 CRITPATH: Final = (sys.executable, "-P", "-m", "critpath")
 # trace-cmd does not record where the function tracer is dead, though events do without it: it is
 # given files in place of those that it cannot write.
-_ENABLED: Final = (
+ENABLED: Final = (
     *("unshare", "-m", "sh", "-c"),
     (
         "for file in /proc/sys/kernel/ftrace_enabled /sys/kernel/tracing/set_ftrace_*; do "
@@ -46,7 +46,7 @@ def commands(place: Path) -> dict[str, tuple[str, ...]]:
             *("--keep-raw", "-o", f"{place}/critpath"),
         ),
         "trace-cmd": (
-            *(*_ENABLED, f"{place}/enabled"),
+            *(*ENABLED, f"{place}/enabled"),
             *("trace-cmd", "record", "-q", "-C", "mono", "-b", "16384"),
             *("-o", f"{place}/trace-cmd", *cmd),
         ),

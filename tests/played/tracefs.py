@@ -867,8 +867,8 @@ def play_kernel(monkeypatch: pytest.MonkeyPatch, recording: Recording | None = N
     put(tracefs, "mount", mount)
     put(drain, "_ONLINE", kernel.online)
     put(drain, "raise_priority", lambda *_: "fifo")
-    for module in (recorder, marks, tracefs):
-        put(module, "TracingWatchdog", Watchdog)
+    put(tracefs, "TracingWatchdog", Watchdog)
+    put(tracefs, "_watched", {})
     put(recorder, "Pulse", Pulse)
     put(recorder, "Watch", Watch)
     put(Watchdog, "made", [])

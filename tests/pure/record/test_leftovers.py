@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from critpath.untrusted import load_json
 from critpath_marks.sessions import new_session_name
 from critpath_record import cleanup, registry
 from critpath_record.cleanup import find_leftovers, remove_leftovers
+from critpath_record.ftrace import tracefs
 from critpath_record.manifests import RUNS, manifest_to_json, read_manifest, write_manifest
 from critpath_record.recorder import RECORDERS, Leftover
 from critpath_record.recovery import _is_mine, finish_recording
@@ -445,3 +447,22 @@ def test_what_only_roots_group_may_write_is_roots(tmp_path):
     assert _is_mine(place.stat())
     os.chown(place, 0, 12345)
     assert not _is_mine(place.stat())
+
+
+def test_what_must_be_undone_is_made_in_one_place():
+    """An instance by who has it watched; what is mounted, by who is told it then."""
+    house = Path(tracefs.__file__).parents[1]
+    texts = {
+        p.relative_to(house).as_posix(): p.read_text(encoding="utf-8") for p in house.rglob("*.py")
+    }
+
+    def find(pattern):
+        return {name for name, text in texts.items() if re.search(pattern, text)}
+
+    assert find(r"files\.make\(|TracingWatchdog\(") == {"ftrace/tracefs.py"}
+    assert find(r"libc\.mount\(") == {"rooted.py"}
+    assert find("[ku]probe_events") == set()
+    inside = texts["ftrace/tracefs.py"].partition("    def make(self, *mounts: Path)")[2]
+    inside = inside.partition("\n    def ")[0]
+    for made in ("files.make(", "TracingWatchdog("):
+        assert texts["ftrace/tracefs.py"].count(made) == inside.count(made) == 1

@@ -17,7 +17,7 @@ from critpath.read.event_names import KERNEL_EVENTS
 from critpath.read.traces import read_events
 from critpath_record import shown
 from critpath_record.cleanup import remove_leftovers
-from critpath_record.ftrace import marks
+from critpath_record.ftrace import marks, tracefs
 from critpath_record.ftrace.cleanup import find_leftovers
 from critpath_record.ftrace.recorder import FtraceRecorder
 from critpath_record.recorder import RecorderSettings
@@ -89,6 +89,21 @@ def test_users_mark_in_a_file_and_buffers_of_their_own(played, tmp_path):
     assert (recorded.loss, recorded.warnings) == ((), ())
     assert recorded.facts["marks"] == 6 + 20
     assert played.instances == []
+
+
+def test_whatever_is_made_in_the_kernel_is_watched_until_it_is_gone(played, tmp_path):
+    """Instances, and what is mounted: who is killed leaves neither tracing."""
+    recorder = played.open_recorder(tmp_path / "rec", mark_users=(marks.EVERYBODY,))
+    recorder.open()
+    session = recorder._settings.session
+    made = tracefs.TracingWatchdog.made
+    assert sorted(watch.instance.path.name for watch in made) == played.instances
+    mounted = [place for watch in made for place in watch.mounts]
+    assert mounted == [Path(marks.PLACE) / session / "trace_marker"]
+    assert [watch.dismissed for watch in made] == [0, 0]
+    recorder.abort()
+    assert [watch.dismissed for watch in made] == [1, 1]
+    assert (played.instances, tracefs._watched) == ([], {})
 
 
 def test_who_may_not_mark_is_told_the_recorders_own_file(played, tmp_path):

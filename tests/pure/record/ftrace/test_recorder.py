@@ -343,7 +343,7 @@ def test_abort_removes_everything_and_may_come_again(played, settings):
     recorder.abort()
     recorder.abort()
     assert list(made.directory.iterdir()) == []
-    assert [watch.dismissed for watch in module.TracingWatchdog.made] == [1]
+    assert [watch.dismissed for watch in tracefs.TracingWatchdog.made] == [1]
 
 
 @pytest.mark.parametrize("name", ["scan_threads", "measure_epoch", "online_cpus", "select_events"])
