@@ -51,6 +51,7 @@ from critpath.model import CompareSettings, PathSet
 from critpath.model.paths import WRITERS
 from critpath.model.table import Column, Records, column_of, html_table, prose
 from critpath.progress import Stage
+from critpath.stores import open_place
 from critpath.units import format_ns, plural, safe_text
 
 if TYPE_CHECKING:
@@ -1029,7 +1030,7 @@ def _is_count(value: object) -> bool:
 
 def _path(given: object) -> Path:
     if isinstance(given, str | os.PathLike) and given and isinstance(text := os.fspath(given), str):
-        return Path(text)
+        return open_place(given if isinstance(given, Path) else text)
     raise UsageError(f"{_named(given)} is no path", "give a str or a pathlib.Path")
 
 

@@ -20,6 +20,17 @@ CODE_BY_VERDICT = {
 }
 
 
+# Directories of this machine that stand for places elsewhere, and what these are called.
+STAND_FOR: dict[str, str] = {}
+
+
+def name_places(text: str) -> str:
+    """Return a text in which places elsewhere are called as the user calls them."""
+    for here, there in STAND_FOR.items():
+        text = text.replace(here, there)
+    return text
+
+
 class CritpathError(Exception):
     """A failure that the user can understand and act on.
 
@@ -34,6 +45,7 @@ class CritpathError(Exception):
     exit_code = EXIT_INTERNAL
 
     def __init__(self, what: str, do: str) -> None:
+        what, do = name_places(what), name_places(do)
         super().__init__(what)
         self.what = what
         self.do = do

@@ -17,6 +17,7 @@ EXTRAS: Final = {
     "query": {"duckdb": "DuckDB", "pyarrow": "pyarrow"},
     "dask": {"distributed": "dask.distributed", "pyarrow": "pyarrow"},
     "metrics": {"prometheus_client": "prometheus_client"},
+    "fleet": {"s3fs": "s3fs", "gcsfs": "gcsfs", "fsspec": "fsspec"},
 }
 
 
@@ -24,14 +25,18 @@ class MissingExtraError(UsageError):
     """What was asked for needs a library of an extra (exit 2)."""
 
 
-def find_missing(extra: str) -> list[str]:
-    """Return the libraries of an extra that are not here."""
-    return [library for module, library in EXTRAS[extra].items() if find_spec(module) is None]
+def find_missing(extra: str, only: str = "") -> list[str]:
+    """Return the libraries of an extra that are not here, or one of them."""
+    return [
+        library
+        for module, library in EXTRAS[extra].items()
+        if only in {"", module} and find_spec(module) is None
+    ]
 
 
-def require(what: str, extra: str) -> None:
-    """Raise MissingExtraError where a library of an extra is not here."""
-    if missing := find_missing(extra):
+def require(what: str, extra: str, only: str = "") -> None:
+    """Raise MissingExtraError where a library of an extra, or one of them, is not here."""
+    if missing := find_missing(extra, only):
         raise _lacks(what, missing[0], extra)
 
 

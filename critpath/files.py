@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import IO, Final
 from zlib import crc32
 
-from critpath.errors import UsageError
+from critpath import stores
+from critpath.errors import UsageError, name_places
 
 _DO: Final = "choose a place that you may write to and that has room"
 
@@ -59,6 +60,7 @@ def atomic(path: Path, *, sweep: bool = True) -> Iterator[IO[bytes]]:
             yield claimed
             claimed.flush()
             os.fsync(claimed.fileno())
+            stores.publish(temporary, target)
             # Before it is closed: until then no other process removes it.
             temporary.replace(target)
         finally:
@@ -78,14 +80,20 @@ def atomic_directory(path: Path) -> Iterator[Path]:
     target = resolve_safely(path)
     old = temp_sibling(target, "old")
     remove_abandoned(target)
+    stored = stores.is_stored(target)
     try:
         with claimed_directory(target) as temporary:
             try:
                 yield temporary
+                if stored:
+                    stores.replace_directory(temporary, target)
+                    return
                 if target.exists():
                     target.rename(old)
                 temporary.rename(target)
             except BaseException:
+                if stored:
+                    stores.remove_directory(temporary)
                 _give_back(temporary, old, target)
                 raise
     except OSError as error:
@@ -137,7 +145,7 @@ def write_text(path: Path, text: str) -> None:
         If it cannot be written; nothing is left behind then.
     """
     with atomic(path) as stream:
-        stream.write(text.encode("utf-8", "replace"))
+        stream.write(name_places(text).encode("utf-8", "replace"))
 
 
 # Temporary files beside their place: locks tell which are in use and which abandoned.

@@ -28,6 +28,7 @@ from critpath import (
     localize,
     read,
     store,
+    stores,
     timeline,
     vectors,
 )
@@ -110,6 +111,8 @@ def extract_recording(
             replayed, asked, pieces = graph.leave_out_partial(replayed, asked, pieces, share)
         # Their columns are as large as what is walked, and all is found that is looked for in them.
         replayed = replace(replayed, events=replayed.events.without_rows())
+        stores.require_unchanged(recording.directory)
+        troubles = stores.LEDGER.take_notes()
         text, budget = choice.text, chosen.budget
         del chosen, found, events
         stage = Stage(progress, f"walking {plural(len(asked), 'critical path')}{place}")
@@ -119,7 +122,7 @@ def extract_recording(
             interrupts=settings.interrupts,
             pieces=pieces,
         ):
-            yield paths
+            yield replace(paths, warnings=(*paths.warnings, *troubles)) if troubles else paths
             walked += len(paths)
             stage.reach(walked / max(len(asked), 1))
 
@@ -731,6 +734,8 @@ class _Task:
         Which directories are sets of hosts, as the user decided (`decide_hosts`).
     converted : mapping
         What files of other tools were converted into (`OpenedFiles.share`).
+    root : str
+        Below which what lies on a store has its place in the process that made the task.
     """
 
     recording: Path
@@ -741,9 +746,19 @@ class _Task:
     place: str = ""
     hosts: str = field(default_factory=_decided_hosts)
     converted: Mapping[str, Path] = field(default_factory=OPENED.share)
+    root: str = field(default_factory=stores.own_root)
 
     def __str__(self) -> str:
-        return str(self.recording)
+        return stores.show_place(self.recording)
+
+    def open_here(self) -> _Task:
+        """Return it as another process has it: what lies on a store is opened there."""
+        OPENED.adopt(self.converted)
+        here = stores.reopen(self.recording, self.root)
+        directory = self.directory and stores.reopen(self.directory, self.root)
+        if directory is not None and directory != self.directory:
+            directory.mkdir(parents=True, exist_ok=True)
+        return replace(self, recording=here, directory=directory)
 
 
 class _Written(Struct, frozen=True):
@@ -774,16 +789,16 @@ def _stream_sets(task: _Task, progress: Progress | None = None) -> Iterator[Path
 
 def _read_set(task: _Task) -> list[PathSet]:
     """Extract a recording in another process, which sends what it found."""
-    OPENED.adopt(task.converted)
+    task = task.open_here()
     with read.decide_hosts(task.hosts):
         return list(_stream_sets(task))
 
 
 def _write_part(task: _Task, progress: Progress | None = None) -> _Written:
     """Extract a recording, wherever this is, and write its part of the dataset."""
+    task = task.open_here()
     if task.directory is None:
         raise ValueError("a part of no dataset")
-    OPENED.adopt(task.converted)
     sets = (
         rebase_paths(task.recording, task.settings, task.here)
         if task.here
@@ -811,7 +826,7 @@ _WINDOWS: Final = "windows:"
 def rebase_paths(recording: Path, settings: ExtractSettings, here: str) -> Iterator[PathSet]:
     """Extract a recording where the user's current directory is another; say its given name."""
     near = str(recording)
-    far = str(Path(here) / near)
+    far = near if stores.is_stored(recording) else str(Path(here) / near)
     names = {far: near}
     given = settings.specification or ""
     if given.startswith(_WINDOWS):
@@ -962,7 +977,9 @@ def _explain_and_draw(
         partial(vectors.sum_waits, result.normal, result.sample),
         rows=len(result.normal) + len(result.sample),
     )
-    return structs.replace(explained, flame=nodes, waits=waits)
+    # Paths are fetched as they are needed, to the end.
+    warnings = (*explained.warnings, *stores.LEDGER.take_notes())
+    return structs.replace(explained, flame=nodes, waits=waits, warnings=warnings)
 
 
 def _draw_flame(

@@ -165,6 +165,10 @@ def _run(arguments: list[str]) -> int:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     verb = Verb.of(parsed.verb)
     try:
+        if any("://" in word for word in arguments):
+            from critpath.commands.sources import open_places  # noqa: PLC0415 - start-up time
+
+            open_places(parsed)
         if settings["hosts"] == "auto" or parsed.verb == "record":
             code = verb.run(parsed, settings)
         else:
@@ -173,9 +177,12 @@ def _run(arguments: list[str]) -> int:
             with decide_hosts(settings["hosts"]):
                 code = verb.run(parsed, settings)
         _say_converted(quiet=settings["quiet"])
+        _say_stores(quiet=settings["quiet"])
     finally:
         if opened := sys.modules.get("critpath.convert.opened"):
             opened.OPENED.close()
+        if stores := sys.modules.get("critpath.stores"):
+            stores.close()
     return code
 
 
@@ -190,6 +197,21 @@ def _say_converted(*, quiet: bool) -> None:
             f"{path}: converted from {converted.kind} in {took}; critpath convert keeps it",
             quiet=quiet,
         )
+
+
+def _say_stores(*, quiet: bool) -> None:
+    """Say what was asked of object stores, and what of it had to be asked again."""
+    stores = sys.modules.get("critpath.stores")
+    if stores is None or not stores.LEDGER.requests:
+        return
+    from critpath.commands.output import hint, warn  # noqa: PLC0415 - start-up time
+    from critpath.units import plural  # noqa: PLC0415 - as above
+
+    ledger = stores.LEDGER
+    warn(ledger.take_notes(), quiet=quiet)
+    read = f"{ledger.moved / 1e6:,.1f} of {ledger.listed / 1e6:,.1f} MB read"
+    wrote = f", {ledger.written / 1e6:,.1f} MB written" * bool(ledger.written)
+    hint(f"object store: {read}{wrote}, {plural(ledger.requests, 'request')}", quiet=quiet)
 
 
 def _fail(what: str, do: str, code: int) -> int:

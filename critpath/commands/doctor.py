@@ -16,7 +16,7 @@ from critpath.commands.declared import flag, option
 from critpath.commands.output import STDOUT, Progress, hint, make_console, warn, write_output
 from critpath.commands.settings import Settings
 from critpath.commands.sources import check_inputs
-from critpath.errors import EXIT_INCONCLUSIVE, EXIT_INTERNAL, EXIT_OK, CritpathError
+from critpath.errors import EXIT_INCONCLUSIVE, EXIT_INTERNAL, EXIT_OK, CritpathError, name_places
 from critpath.extras import EXTRAS, find_missing
 from critpath.model.recording import INTERRUPTED, RECORDING
 from critpath.units import format_ns, plural, safe_text
@@ -158,7 +158,7 @@ def _check_recordings(arguments: argparse.Namespace, settings: Settings) -> int:
     for one in check_recordings(arguments.directories, settings):
         found.append(one)
         for line in one.lines if not arguments.json else ():
-            print(safe_text(line))
+            print(safe_text(name_places(line)))
     if arguments.json:
         from critpath.report.document import to_json  # noqa: PLC0415 - start-up time
 

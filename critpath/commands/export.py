@@ -22,9 +22,10 @@ from critpath.commands.output import (
 from critpath.commands.reports import is_saved, load_comparison
 from critpath.commands.settings import READING, RUNNING, Settings
 from critpath.commands.sources import check_inputs, extract_sources, messages_of, words_of
-from critpath.errors import UsageError
+from critpath.errors import UsageError, name_places
 from critpath.extras import require
 from critpath.report.exports import ALIGNMENTS, FORMATS, PATHS
+from critpath.stores import open_place
 from critpath.units import plural
 
 if TYPE_CHECKING:
@@ -223,13 +224,13 @@ def _sets(arguments: argparse.Namespace, settings: Settings) -> list[Exported]:
         for source in arguments.sources:
             if is_saved(source):
                 document = load_comparison(source)
-                sets.append(read_aligned_executions(document, source, wanted))
+                sets.append(read_aligned_executions(document, name_places(source), wanted))
                 if not wanted:
                     _say_left_out(document, sets[-1], source, quiet=settings["quiet"])
                 continue
             paths = extract_sources([Path(source)], settings, progress, jobs=None)
             warn(messages_of(paths), quiet=settings["quiet"], words=words_of(paths))
-            sets.append(Exported(source, graph.choose_executions(paths, wanted)))
+            sets.append(Exported(name_places(source), graph.choose_executions(paths, wanted)))
     found: set[str] = set()
     missing = wanted
     for one in sets:
@@ -254,7 +255,7 @@ def add_timelines(sets: list[Exported], settings: Settings) -> list[Exported]:
         return sets
     with Progress(quiet=settings["quiet"]) as progress:
         progress("reading threads and cpus")
-        timelines = flow.read_timelines(Path(one.name), settings["reader"])
+        timelines = flow.read_timelines(open_place(one.name), settings["reader"])
     if timelines is None:
         hint(
             "only threads on critical paths are in it: all threads and CPUs are written of one"

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Self, cast
 
-from critpath.errors import CritpathError, UsageError
+from critpath.errors import CritpathError, UsageError, name_places
 from critpath.units import log_text, plural, safe_text
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ def write_output(place: str, text: str) -> None:
     """Write to a file, whole or not at all, or to stdout for ``-``."""
     from critpath.files import write_text  # noqa: PLC0415 - numpy
 
+    text = name_places(text)
     if place == STDOUT:
         # Bytes: an HTML page is UTF-8 whatever the terminal's encoding.
         sys.stdout.flush()
@@ -105,7 +106,7 @@ def write_together(texts: Mapping[str, str]) -> None:
         for place, text in texts.items():
             stream = stack.enter_context(atomic(Path(place)))
             try:
-                stream.write(text.encode("utf-8", "replace"))
+                stream.write(name_places(text).encode("utf-8", "replace"))
                 stream.flush()
                 with suppress(OSError):  # a device or a pipe has none
                     os.fsync(stream.fileno())
@@ -186,7 +187,7 @@ def warn(messages: Iterable[Remark], *, quiet: bool, words: Words | None = None)
     distinct = list(dict.fromkeys(messages))
     for message in distinct[:SHOWN_WARNINGS]:
         how, said = "" if is_usual(message) else "warning: ", word(message, words or AS_IT_IS)
-        print(f"critpath: {how}{log_text(safe_text(said))}", file=sys.stderr)
+        print(f"critpath: {how}{log_text(safe_text(name_places(said)))}", file=sys.stderr)
     if len(distinct) > SHOWN_WARNINGS:
         rest = plural(len(distinct) - SHOWN_WARNINGS, "more warning")
         print(f"critpath: warning: {rest}, see the --json output", file=sys.stderr)
@@ -196,7 +197,7 @@ def hint(message: str, *, quiet: bool) -> None:
     """Print what was done, or what to do next, on stderr."""
     if not quiet:
         sys.stdout.flush()  # in a log that has both, it stands below what it speaks of
-        print(log_text(safe_text(message)), file=sys.stderr)
+        print(log_text(safe_text(name_places(message))), file=sys.stderr)
 
 
 def make_console(stream: IO[str] | None = None) -> Console:
@@ -239,7 +240,7 @@ class _LogStream:
         """Write whole lines, as a console does."""
         if not self._stream.isatty():
             text = _TRAILING.sub("", text)
-        return self._stream.write(log_text(text))
+        return self._stream.write(log_text(name_places(text)))
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._stream, name)
@@ -289,7 +290,7 @@ class Progress:
     def __call__(self, message: str) -> None:
         """Show what is being done now."""
         with self._lock:
-            self._message = safe_text(message)
+            self._message = safe_text(name_places(message))
             if self._status is not None:
                 self._status.update(_line(self._message, self._status.console))
 

@@ -38,6 +38,7 @@ from critpath.commands.sources import (
 )
 from critpath.errors import UnspecifiedError, UsageError
 from critpath.report.exports import FORMATS, PATHS, WINDOW
+from critpath.stores import show_place
 from critpath.units import format_ns, format_share, plural, safe_text
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ def _write(arguments: argparse.Namespace, settings: Settings, paths: PathSet, na
         )
         from critpath.report.exports import Exported  # noqa: PLC0415 - as above
 
-        sets = [Exported(str(arguments.trace), paths)]
+        sets = [Exported(show_place(arguments.trace), paths)]
         if name == SCHEDULED:
             sets = add_timelines(sets, settings)
         write_pieces(arguments.output, FORMATS[name].render(sets))

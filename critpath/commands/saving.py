@@ -15,6 +15,7 @@ from critpath.commands.sources import check_inputs, messages_of, require_executi
 from critpath.errors import UsageError
 from critpath.extras import require
 from critpath.processes import begin_early
+from critpath.stores import is_stored
 from critpath.units import plural
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ def _find_scheduler(engine: str, settings: Settings, *, into_file: bool) -> Dask
 
 def check_directory(place: str, inputs: list[Path], *, force: bool) -> None:
     """Refuse a place where a dataset cannot be, before any work."""
-    from critpath.store import find_format  # noqa: PLC0415 - numpy
+    from critpath.store import Dataset, find_format  # noqa: PLC0415 - numpy
 
     real = Path(os.path.realpath(place))
     sources = {Path(os.path.realpath(path)) for path in inputs}
@@ -142,7 +143,8 @@ def check_directory(place: str, inputs: list[Path], *, force: bool) -> None:
         raise UsageError(f"{place} cannot be written", "choose a place that you may write to")
     if real.is_dir():
         empty = next(real.iterdir(), None) is None
-        if not empty and find_format(real) != "dataset":
+        ours = find_format(real) == "dataset" or (is_stored(real) and Dataset(real).has_parts_only)
+        if not empty and not ours:
             raise UsageError(
                 f"{place} is a directory with other things in it", "name one that is not there"
             )

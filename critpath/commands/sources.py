@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from critpath.commands.settings import Settings
-from critpath.errors import InconclusiveError, UnreadableError
+from critpath.errors import InconclusiveError, UnreadableError, UsageError
 from critpath.units import plural
 
 if TYPE_CHECKING:
+    import argparse
+
     from critpath.commands.output import Progress
     from critpath.model import PathSet
     from critpath.schema.notes import Remark
     from critpath.text.notes import Words
+
+
+_OTHER: Final = re.compile(r"(https?|abfss?|az|hdfs|file|ftp|sftp|gcs|s3a):/")
 
 
 def extract_sources(
@@ -27,6 +33,34 @@ def extract_sources(
     paths = flow.extract(sources, progress=progress, **options)
     require_executions(paths, sources)
     return paths
+
+
+# Verbs that work on what this machine does, or write as it goes on: a line of what to do instead.
+_HERE: Final = {
+    **dict.fromkeys(("record", "ab", "bisect", "demo"), "record here, then copy it there"),
+    **dict.fromkeys(("dump", "metrics", "incidents"), "name a directory of this machine"),
+}
+_WORDS: Final = frozenset({"command", "typed", "verb", "engine", "execution", "trace-url"})
+
+
+def open_places(arguments: argparse.Namespace) -> None:
+    """Open what URLs of object stores name, in the place of every argument that is one."""
+    from critpath import stores  # noqa: PLC0415 - start-up time
+
+    def open_one(value: Any) -> Any:
+        if isinstance(value, list):
+            return [open_one(each) for each in value]
+        url = stores.find_url(value) if isinstance(value, str | Path) else None
+        if url is None:
+            return value
+        if do := _HERE.get(arguments.verb):
+            raise UsageError(f"critpath {arguments.verb} takes no URL: {url}", do)
+        place = stores.open_place(url)
+        return str(place) if isinstance(value, str) else place
+
+    for name, value in vars(arguments).items():
+        if name not in _WORDS:
+            setattr(arguments, name, open_one(value))
 
 
 def check_inputs(paths: Iterable[Path]) -> None:
@@ -42,6 +76,11 @@ def check_inputs(paths: Iterable[Path]) -> None:
         except (OSError, ValueError) as error:
             raise UnreadableError(f"cannot look at {path}: {error}", "check the path") from None
         if not found:
+            if other := _OTHER.match(str(path)):
+                raise UsageError(
+                    f"{path}: no URLs of {other[1]} are read",
+                    "give s3://BUCKET/NAME or gs://BUCKET/NAME, or copy it to this machine",
+                )
             raise UnreadableError(
                 f"{path} does not exist",
                 "name a recording, a directory of them, a CTF trace, saved paths or a baseline",

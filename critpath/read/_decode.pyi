@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from typing import TypeAlias
 
 import numpy as np
@@ -33,7 +34,14 @@ class Decoder:
     size: int
     at: int
     def __init__(self, recording: Recording, bound: int = 0) -> None: ...
-    def file(self, tables: Tables, path: bytes, size: int, keep: bool = True) -> None: ...
+    def file(
+        self,
+        tables: Tables,
+        path: bytes,
+        size: int,
+        keep: bool = True,
+        source: Callable[[int, int], bytes] | None = None,
+    ) -> None: ...
     def close(self) -> None: ...
     def reject(self) -> None: ...
     def move(self, lines: _I64, drifts: npt.NDArray[np.float64]) -> None: ...

@@ -53,6 +53,9 @@ cdef class Decoder:
     cdef SharedWindow* shared
     cdef bytes path
     cdef const char* name  # the path's bytes
+    cdef object source     # reads what is elsewhere (size, begin); None of a file
+    cdef object failure    # what it raised
+    cdef bint failed
     cdef int fd            # -1: not open
     cdef int why           # it could not be opened
     cdef bint keep         # whether the file stays open between two runs
@@ -128,9 +131,10 @@ cdef class Decoder:
         """Answer that there is no such event class: the rest of the packet is lost."""
         self._close_packet(DAMAGE_BAD_EVENT)
 
-    def file(self, Tables tables, bytes path, int64_t size, bint keep=True):
+    def file(self, Tables tables, bytes path, int64_t size, bint keep=True, source=None):
         """Begin a stream file of a trace; unless it is kept open, each run opens it."""
         self._close_file()
+        self.source, self.failure, self.failed = source, None, False
         self.tables = tables
         self.of = &tables.of
         self.path = path
@@ -218,6 +222,8 @@ cdef class Decoder:
         """Raise what went wrong."""
         if result == NO_MEMORY:
             raise MemoryError
+        if self.failed:
+            raise self.failure
         if result == NOT_OPEN:
             raise OSError(self.why, os.strerror(self.why), os.fsdecode(self.path))
         return 0
@@ -242,7 +248,9 @@ cdef class Decoder:
 
     cdef int _open_file(self) noexcept nogil:
         """Open the file and take the window, which another decoder may have used meanwhile."""
-        if self.fd < 0:
+        if self.failed:
+            return NOT_OPEN
+        if self.fd < 0 and <void*>self.source == <void*>None:
             self.fd = open_file(self.name, O_RDONLY | O_CLOEXEC)
             if self.fd < 0:
                 self.why = errno
@@ -273,7 +281,10 @@ cdef class Decoder:
             self.shared.data = window = <uint8_t*>p
             self.shared.room = size + SLACK
         while done < size:
-            got = pread(self.fd, window + done, size - done, begin + done)
+            if <void*>self.source == <void*>None:
+                got = pread(self.fd, window + done, size - done, begin + done)
+            else:
+                got = self._fetch(window + done, size - done, begin + done)
             if got <= 0:
                 break
             done += got
@@ -281,6 +292,19 @@ cdef class Decoder:
         self.window_at = begin
         self.window_size = done
         return OK if done == size else DAMAGE_IO_ERROR
+
+    cdef int64_t _fetch(self, uint8_t* to, int64_t size, int64_t begin) noexcept with gil:
+        """Read a part of what is elsewhere, as `pread` does; what is raised ends the run."""
+        cdef bytes found
+        try:
+            found = self.source(size, begin)
+            if len(found) > size:
+                raise ValueError("more bytes than were asked for")
+            memcpy(to, <const char*>found, len(found))
+            return len(found)
+        except BaseException as error:
+            self.failure, self.failed = error, True
+            return -1
 
     cdef void _set_limits(self) noexcept nogil:
         """Let the steps see what of the packet's content is in the window."""
@@ -464,6 +488,8 @@ cdef class Decoder:
         if result != OK:
             return result
         while True:
+            if self.failed:
+                return NOT_OPEN
             if not self.inside:
                 if self.at >= self.size:
                     self.ended = True

@@ -30,6 +30,7 @@ from critpath.read.packets import PacketColumn, StreamFile
 from critpath.read.program import Compiler, Program, Role
 from critpath.read.records import Record, replace
 from critpath.read.selection import NO_FIELDS, RequestMatcher, iter_leaves, select_fields
+from critpath.stores import is_hole, open_stream
 from critpath.units import NS_PER_S
 
 _FAR_SECONDS = (1 << 62) // NS_PER_S  # and no clock is shifted by more than as much again
@@ -173,7 +174,8 @@ class CompiledTrace:
 
     def begin(self, decoder: _decode.Decoder, path: Path, *, keep: bool = True) -> None:
         """Have a decoder begin one of the trace's files."""
-        decoder.file(self.tables, os.fsencode(path), stream_size(path, self.trace), keep)
+        size = stream_size(path, self.trace)
+        decoder.file(self.tables, os.fsencode(path), size, keep, open_stream(path))
         if self._clock is not None:
             lines = [(line.begin, line.offset) for line in self._clock.lines]
             decoder.move(
@@ -357,8 +359,10 @@ def stream_size(path: Path, trace: Trace | None = None) -> int:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             status = os.fstat(descriptor)
-            hole = status.st_size - 512 * status.st_blocks > _HOLE and (
-                os.lseek(descriptor, 0, os.SEEK_HOLE) < status.st_size
+            hole = (
+                status.st_size - 512 * status.st_blocks > _HOLE
+                and os.lseek(descriptor, 0, os.SEEK_HOLE) < status.st_size
+                and not is_hole(path)
             )
         finally:
             os.close(descriptor)

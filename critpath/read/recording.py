@@ -30,6 +30,7 @@ from critpath.read.manifest import (
     open_manifest,
 )
 from critpath.read.traces import Description, find_traces, read_with
+from critpath.stores import complete, show_place
 
 if TYPE_CHECKING:
     from critpath.model import EventRequest, Events, Manifest, StreamFacts
@@ -61,14 +62,14 @@ class Recording:
     def directory(self) -> Path:
         """Where it is: a file that another tool recorded is converted first."""
         if os.path.lexists(self.path / MANIFEST):
-            return self.path
+            return complete(self.path)
         # What a recorder loads as root has no part in it.
         from critpath.convert import directory_of  # noqa: PLC0415 - as above
 
-        return directory_of(self.path)
+        return complete(directory_of(self.path))
 
     def __str__(self) -> str:
-        return str(self.path)
+        return show_place(self.path)
 
     @cached_property
     def hosts(self) -> tuple[HostRecording, ...]:
@@ -240,5 +241,5 @@ class Recording:
         try:
             yield
         except UsageError as error:
-            error.what = f"{self.path}: {error.what}"
+            error.what = f"{self}: {error.what}"
             raise

@@ -13,6 +13,7 @@ from critpath.model import Loss, StreamFacts
 from critpath.read.compiled_trace import stream_size
 from critpath.read.packets import PacketColumn, StreamFile, has_end
 from critpath.read.program import Role
+from critpath.stores import open_file
 from critpath.units import plural
 from critpath.untrusted import digest_regular
 
@@ -57,7 +58,7 @@ def survey_streams(recording: Path) -> tuple[StreamFacts, ...]:
 def digest_file(path: Path) -> str:
     """Return the SHA-256 of a file; raises UnreadableError."""
     try:
-        with path.open("rb") as stream:
+        with open_file(path) as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
     except OSError as error:
         raise UnreadableError(

@@ -14,6 +14,7 @@ from critpath.read.clocks import Trace, natural_key
 from critpath.read.metadata.load import read_metadata
 from critpath.read.metadata.schema import EventRecordClass, StreamClass, get_event_names
 from critpath.read.selection import Leaf, find_leaves
+from critpath.stores import fetch
 
 if TYPE_CHECKING:
     from critpath.read.hosts import HostRecording
@@ -173,6 +174,7 @@ def _read_with_babeltrace2(traces: Sequence[Trace], requests: Sequence[EventRequ
     from critpath.read import babeltrace  # noqa: PLC0415 - only where it is asked for
     from critpath.read.streams import measure_streams  # noqa: PLC0415 - numpy
 
+    fetch([file for trace in traces for file in trace.files])
     read = babeltrace.read_with_babeltrace2([t.directory for t in traces], requests)
     return replace(read, streams=measure_streams(traces))
 

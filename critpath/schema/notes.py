@@ -215,6 +215,14 @@ class RecordingInMemory(Note, frozen=True):
     why: str
 
 
+class StoreTriedAgain(Note, frozen=True):
+    """An object store was asked again, as it had not answered well: which URL, why, how often."""
+
+    url: str
+    why: str
+    times: int
+
+
 class ExecutionInMemory(Note, frozen=True):
     """A run was larger than --max-memory (bytes)."""
 

@@ -40,6 +40,7 @@ from critpath.schema.kinds import STATES
 from critpath.schema.notes import Remark
 from critpath.store.columns import read_remarks, save_remarks
 from critpath.store.sessions import Baseline, Session
+from critpath.stores import open_file
 from critpath.units import utf8
 from critpath.untrusted import LARGEST, TooLargeError, load_json, refuse_damaged
 
@@ -56,7 +57,7 @@ def is_baseline_file(path: Path) -> bool:
     try:
         if not path.is_file():
             return False
-        with path.open("rb") as stream:
+        with open_file(path) as stream:
             return _MARK in stream.read(512)
     except (OSError, ValueError):
         return False
@@ -88,7 +89,7 @@ def load_baseline(file: Path) -> Baseline:
         place is named.
     """
     try:
-        with refuse_damaged(file, _DO), file.open("rb") as stream:
+        with refuse_damaged(file, _DO), open_file(file) as stream:
             return _baseline(_document(stream.read(LARGEST + 1), file))
     except _Wrong as error:
         raise UnreadableError(f"{file}: {error}".splitlines()[0], _DO) from None

@@ -19,11 +19,12 @@ from typing import Any, Final
 from msgspec import Struct, structs
 
 from critpath.errors import UnreadableError
-from critpath.files import atomic, readable, write_text
+from critpath.files import atomic, discard, readable, write_text
 from critpath.model import PathSet
 from critpath.store.columns import is_count, is_texts
 from critpath.store.reading import RESIDENT, load_paths
 from critpath.store.writing import PathsWriter
+from critpath.stores import is_hole, refresh
 from critpath.untrusted import LARGEST, TooLargeError, load_json
 
 DATASET: Final = "critpath/dataset/1"
@@ -88,9 +89,16 @@ class Dataset(Struct, frozen=True):
                 digest = hashlib.file_digest(written, "sha256").hexdigest()
         return Part(file.name, recordings, executions, segments, size, digest)
 
+    @property
+    def has_parts_only(self) -> bool:
+        """Whether there are parts without a list, and nothing else: copying to a store failed."""
+        names = sorted(file.name for file in self.directory.iterdir())
+        return names == [part_name(number) for number in range(len(names))]
+
     def seal(self, parts: Sequence[Part], about: Mapping[str, Any]) -> None:
         """Make the directory of parts a dataset: take out what is no part, and write the list."""
         ours = {part.file for part in parts}
+        refresh(self.directory)  # workers elsewhere wrote there
         for part in parts:
             if not (self.directory / part.file).is_file():
                 raise UnreadableError(
@@ -99,7 +107,7 @@ class Dataset(Struct, frozen=True):
                 )
         for other in self.directory.iterdir():
             if other.name not in ours:
-                other.unlink()  # what a killed worker began
+                discard(other)  # what a killed worker began
         document = {
             "format": DATASET,
             **about,
@@ -134,9 +142,12 @@ def _load_part(directory: Path, part: Part, resident: int) -> PathSet:
         # Before it is opened, as opening a pipe without a writer waits for ever.
         if not S_ISREG(status.st_mode) or status.st_size != part.bytes:
             raise _other(directory, part)
-        with file.open("rb") as stream:
-            digest = hashlib.file_digest(stream, "sha256").hexdigest()
-            size = stream.tell()
+        if is_hole(file):  # not read whole for its digest: each page has a checksum
+            size, digest = status.st_size, part.sha256
+        else:
+            with file.open("rb") as stream:
+                digest = hashlib.file_digest(stream, "sha256").hexdigest()
+                size = stream.tell()
     except FileNotFoundError:
         raise _wrong(directory, f"{part.file} is missing") from None
     except OSError as error:

@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import numpy as np
 from msgspec import Struct
@@ -53,6 +53,7 @@ from critpath.store.columns import (
     numbers,
     read_remarks,
 )
+from critpath.stores import RangeFile, open_file
 from critpath.untrusted import load_json
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ _MAGIC: Final = b"PAR1"
 _THREADS: Final = False
 _DO: Final = "make it again: critpath export --format paths"
 Wrong = Callable[[object], UnreadableError]
+Pread = Callable[[int, int], bytes]  # size, begin
 
 
 def is_paths_file(path: Path) -> bool:
@@ -83,7 +85,7 @@ def is_paths_file(path: Path) -> bool:
     try:
         if not path.is_file():
             return False
-        with path.open("rb") as stream:
+        with open_file(path) as stream:
             return stream.read(len(_MAGIC)) == _MAGIC
     except (OSError, ValueError):
         return False
@@ -118,7 +120,17 @@ class _Identity(Struct, frozen=True):
     device: int
     inode: int
     size: int
-    changed: int
+    changed: int | str
+
+
+def _identify(stream: IO[bytes]) -> _Identity:
+    if isinstance(stream, RangeFile):
+        size, stamp = stream.identity()
+        if size != stream.size:
+            raise OSError(f"{size:,} bytes, and {stream.size:,} when it was opened")
+        return _Identity(-1, -1, size, stamp)
+    status = os.fstat(stream.fileno())
+    return _Identity(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 # Bytes of packed row groups that this process keeps, of all files.
@@ -203,8 +215,16 @@ class _PathsFile:
         if sum(segments) > max(RESIDENT, size):
             raise self.wrong(f"{sum(segments):,} segments in {size:,} bytes")
 
-    def _reading(self, read: Callable[[pq.ParquetFile], Any]) -> Any:
-        """Open the file, read something of it, and say what is wrong with it."""
+    def _reading(
+        self,
+        read: Callable[[pq.ParquetFile], Any],
+        columns: Sequence[str] = (),
+        groups: Sequence[int] | None = None,
+    ) -> Any:
+        """Open the file, read something of it, and say what is wrong with it.
+
+        Of an object on a store only the pages of what is read are looked at, before it is.
+        """
         require(f"{self.file}, which is Parquet,", "parquet")
         import pyarrow as pa  # noqa: PLC0415 - 0.1 s that only readers of paths need
         import pyarrow.parquet as pq  # noqa: PLC0415 - as above
@@ -212,11 +232,8 @@ class _PathsFile:
         if self._later is not None and not self.file.exists():
             self.file, self._later = self._later, None
         try:
-            with self.file.open("rb") as stream:
-                status = os.fstat(stream.fileno())
-                identity = _Identity(
-                    status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
-                )
+            with open_file(self.file) as stream:
+                identity = _identify(stream)
                 if self._identity not in {None, identity}:
                     raise self.wrong("changed while it was read")
                 self._identity = identity
@@ -227,9 +244,13 @@ class _PathsFile:
                     read_dictionary=[*self.words, *self._names()] if self._footer else None,
                     page_checksum_verification=True,
                 ) as parquet:
+                    if isinstance(stream, RangeFile):
+                        if self._footer is not None and columns:
+                            check_pages(stream, parquet.metadata, groups, columns)
+                        return read(parquet)
                     made = read(parquet)
                     if not self._checked:
-                        check_pages(stream.fileno(), parquet.metadata)
+                        check_pages(stream, parquet.metadata)
                         self._checked = True
                     return made
         except OSError as error:
@@ -245,11 +266,15 @@ class _PathsFile:
         """Return the whole file as a set."""
         pieces = [Piece(rows, partial(self._group, i)) for i, rows in enumerate(self.rows)]
         if resident:
-            parts = [self._reading(partial(self._read_group, i)) for i in range(len(self.rows))]
+            wanted = [*self.columns, *self.lists]
+            parts = [
+                self._reading(partial(self._read_group, i), wanted, [i])
+                for i in range(len(self.rows))
+            ]
             executions = self._join([part[0] for part in parts])
             paths = join_paths([part[1] for part in parts]) if parts else _none(self.strings)
         else:
-            executions = self._reading(self._read_executions)
+            executions = self._reading(self._read_executions, self.columns)
             paths = StoredPaths(pieces)
         made: PathSet = self._reading(lambda _: self._set(executions, paths))
         return made
@@ -342,7 +367,10 @@ class _PathsFile:
         """Fetch the paths of a row group."""
         if number in self._kept:
             return self._kept[number].unpack()
-        paths: CriticalPaths = self._reading(partial(self._read_paths, number, ()))[1]
+        wanted = ["begin", "end", *self.lists]
+        paths: CriticalPaths = self._reading(
+            partial(self._read_paths, number, ()), wanted, [number]
+        )[1]
         if _kept[0] < _KEPT:
             self._kept[number] = PackedPaths(paths)
             _kept[0] += self._kept[number].nbytes
@@ -544,17 +572,29 @@ class _Page(Struct, frozen=True):
     header: int
 
 
-def check_pages(descriptor: int, footer: pq.FileMetaData) -> None:
-    """Check that a file's pages are as its footer says, and no larger than they may be."""
-    size = os.fstat(descriptor).st_size
+def check_pages(
+    stream: IO[bytes],
+    footer: pq.FileMetaData,
+    groups: Sequence[int] | None = None,
+    columns: Sequence[str] | None = None,
+) -> None:
+    """Check that a file's pages are as its footer says, and no larger than they may be.
+
+    Of all row groups and columns, or of some.
+    """
+    size = stream.seek(0, os.SEEK_END)
+    pread = stream.pread if isinstance(stream, RangeFile) else partial(os.pread, stream.fileno())
     left = _FEW_PAGES + size // _BYTES_OF_A_PAGE
     inflated = 0
-    for number in range(footer.num_row_groups):
+    for number in range(footer.num_row_groups) if groups is None else groups:
         group = footer.row_group(number)
         left += _OF_A_COLUMN * group.num_columns
         mine = compressed = 0
         for place in range(group.num_columns):
-            for page in _pages_of(descriptor, size, group.column(place)):
+            column = group.column(place)
+            if columns is not None and not _is_of(column.path_in_schema, columns):
+                continue
+            for page in _pages_of(pread, size, column):
                 mine += page.inflated
                 compressed += page.size
                 left -= 1
@@ -566,7 +606,12 @@ def check_pages(descriptor: int, footer: pq.FileMetaData) -> None:
                 raise DamagedError(f"{small:,} bytes would become {large:,}")
 
 
-def _pages_of(descriptor: int, size: int, column: pq.ColumnChunkMetaData) -> Iterator[_Page]:
+def _is_of(path: str, columns: Sequence[str]) -> bool:
+    """Tell whether a column of pages is one of some, or a part of one."""
+    return any(path == name or path.startswith(f"{name}.") for name in columns)
+
+
+def _pages_of(pread: Pread, size: int, column: pq.ColumnChunkMetaData) -> Iterator[_Page]:
     """Yield a column's pages, and say at their end whether they are as many as they should be."""
     place = column.data_page_offset
     if column.num_values == 0 and place == 0:  # an empty row group's: a dictionary at the most
@@ -580,7 +625,7 @@ def _pages_of(descriptor: int, size: int, column: pq.ColumnChunkMetaData) -> Ite
         raise DamagedError("a column's pages are not where the footer says")
     values = 0
     while place < end:
-        page = _page(descriptor, place, end)
+        page = _page(pread, place, end)
         place += page.header + page.size
         if place > end:
             raise DamagedError("a page reaches beyond its column")
@@ -590,9 +635,9 @@ def _pages_of(descriptor: int, size: int, column: pq.ColumnChunkMetaData) -> Ite
         raise DamagedError("a column has not as many values as the footer says")
 
 
-def _page(descriptor: int, place: int, end: int) -> _Page:
+def _page(pread: Pread, place: int, end: int) -> _Page:
     for length in (_HEADER, _LONGEST_HEADER):
-        reader = _Thrift(os.pread(descriptor, min(length, end - place), place))
+        reader = _Thrift(pread(min(length, end - place), place))
         try:
             found, counted = reader.page_header()
         except IndexError:

@@ -13,6 +13,7 @@ from critpath.extras import require
 from critpath.files import atomic
 from critpath.model.signatures import LONGEST_TERM, Counts
 from critpath.store.reading import check_pages
+from critpath.stores import open_file
 from critpath.untrusted import load_json, refuse_damaged
 
 if TYPE_CHECKING:
@@ -77,7 +78,8 @@ class CountsFile(Struct, frozen=True):
         import pyarrow.parquet as pq  # noqa: PLC0415 - as above
 
         try:
-            metadata = pq.read_schema(self.file).metadata or {}
+            with open_file(self.file) as stream:
+                metadata = pq.read_schema(stream).metadata or {}
         except (pa.ArrowException, OSError):
             return False
         return _FORMAT.encode() in metadata.get(_KEY, b"")[:200]
@@ -88,8 +90,8 @@ class CountsFile(Struct, frozen=True):
         import pyarrow.parquet as pq  # noqa: PLC0415 - slow to import
 
         with refuse_damaged(self.file, _DO, "no file of signatures"):
-            with self.file.open("rb") as stream, pq.ParquetFile(stream) as parquet:
-                check_pages(stream.fileno(), parquet.metadata)
+            with open_file(self.file) as stream, pq.ParquetFile(stream) as parquet:
+                check_pages(stream, parquet.metadata)
                 table = parquet.read(columns=["document", "term", "count"])
             description = load_json((table.schema.metadata or {}).get(_KEY, b""))
             return _make(table, description)

@@ -341,6 +341,12 @@ def _recording_in_memory(note: n.RecordingInMemory, _: Words) -> str:
     return f"{note.recording} was in memory as a whole, whatever --max-memory: {note.why}"
 
 
+def _store_tried_again(note: n.StoreTriedAgain, _: Words) -> str:
+    return (
+        f"{note.url}: the store gave {note.why}, and was asked again ({plural(note.times, 'time')})"
+    )
+
+
 def out_of_order(reason: object) -> str:
     """Why: the reader found events out of order."""
     return f"{reason}, and its events have to be sorted"
@@ -1156,6 +1162,7 @@ _SENTENCES: Final[Mapping[type[n.Note], Callable[[Any, Words], str]]] = {
     n.NotRecorded: _not_recorded,
     n.EventsInOneSet: _events_in_one_set,
     n.RecordingInMemory: _recording_in_memory,
+    n.StoreTriedAgain: _store_tried_again,
     n.ExecutionInMemory: _execution_in_memory,
     n.LossyExecutions: _lossy_executions,
     n.NotInBaseline: _not_in_baseline,

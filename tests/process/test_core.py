@@ -166,6 +166,7 @@ LACKING = {
     "query": [("query", "normal", "select 1")],
     "dask": [("extract", "normal", "-o", "out", "--engine", "dask:tcp://127.0.0.1:1")],
     "metrics": [("metrics", "file:out.prom")],
+    "fleet": [("path", "s3://bucket/normal"), ("extract", "normal", "-o", "gs://bucket/out")],
 }
 
 

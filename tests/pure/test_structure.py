@@ -31,7 +31,7 @@ PYTHON: Final = [p for p in MODULES if p.suffix == ".py"]
 
 LEAVES: Final = {
     *("schema", "model", "documents", "errors", "units", "untrusted", "processes", "text", "stats"),
-    *("progress", "doors", "files", "extras"),
+    *("progress", "doors", "files", "extras", "stores"),
 }
 # The stages, and the doors that each may go through: a stage asks those above it in this list.
 STAGES: Final[dict[str, set[str]]] = {
@@ -73,7 +73,9 @@ MAY_IMPORT: Final[dict[str, set[str]]] = {
     "stats": {"schema", "model"},
     "progress": {"units"},
     # What cannot be written is said to who named the place.
-    "files": {"errors"},
+    "files": {"errors", "stores"},
+    # What a store does not give is said to who named the URL, and is a note of the answer.
+    "stores": {"errors", "extras", "units", "schema"},
     # What is not installed is said to who asked for it.
     "extras": {"errors"},
     # What is wrong with a regular expression is said to who wrote it.
@@ -161,6 +163,7 @@ ONLY_IN: Final[dict[str, tuple[str, ...]]] = {
     ),
     # Recordings are read elsewhere only when that is asked for.
     **dict.fromkeys(("distributed", "dask"), ("engines/tasks.py",)),
+    **dict.fromkeys(("fsspec", "s3fs", "gcsfs"), ("stores.py",)),
     # Never: nothing of a trace or a saved file is ever executed.
     **dict.fromkeys(("pickle", "marshal", "shelve", "dill", "joblib", "cloudpickle"), ()),
 }
@@ -662,6 +665,7 @@ READERS: Final = {
     "paths of control groups, files of /proc, errors of libraries": (
         *("executions/membership.py", "signatures/tally.py", "engines/limits.py"),
         *("store/baseline.py:load_baseline", "store/reading.py:wrong_file"),
+        "store/reading.py:_is_of",  # paths of columns, as Parquet has them
     ),
     "labels of requests and threads and ids, which saved files have alone": (
         "explore/columns.py",

@@ -268,7 +268,7 @@ def test_an_empty_row_group_is_read(tmp_path):
     assert len(load_paths(file)) == 2
     pq.write_table(table.slice(0, 0), file)
     with file.open("rb") as stream:
-        check_pages(stream.fileno(), pq.read_metadata(file))
+        check_pages(stream, pq.read_metadata(file))
 
 
 def test_pages_of_a_few_bytes_are_counted(tmp_path):
@@ -277,7 +277,7 @@ def test_pages_of_a_few_bytes_are_counted(tmp_path):
     table = pa.table({"a": np.zeros(40_000, np.int64)})
     pq.write_table(table, file, data_page_size=1, write_batch_size=1, use_dictionary=False)
     with file.open("rb") as stream, pytest.raises(DamagedError, match="more pages"):
-        check_pages(stream.fileno(), pq.read_metadata(file))
+        check_pages(stream, pq.read_metadata(file))
 
 
 def footer_of(file, **changes):
@@ -315,9 +315,9 @@ def footer_of(file, **changes):
 def test_a_footer_that_lies(tmp_path, changes):
     file = forge(tmp_path / "p.parquet", 3, id=["a", "b", "c"])
     with file.open("rb") as stream:
-        check_pages(stream.fileno(), footer_of(file))
+        check_pages(stream, footer_of(file))
         with pytest.raises(DamagedError):
-            check_pages(stream.fileno(), footer_of(file, **changes))
+            check_pages(stream, footer_of(file, **changes))
 
 
 def test_any_bytes_in_place_of_headers(tmp_path):
@@ -333,6 +333,6 @@ def test_any_bytes_in_place_of_headers(tmp_path):
         file.write_bytes(damaged)
         with file.open("rb") as stream:
             try:
-                check_pages(stream.fileno(), footer)
+                check_pages(stream, footer)
             except DamagedError as error:
                 assert str(error)  # noqa: PT017 - either way is right

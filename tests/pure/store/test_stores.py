@@ -1,0 +1,403 @@
+"""What lies on an object store: the same answers, by ranges; troubles are counted and said."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+
+import critpath
+from critpath import stores
+from critpath.commands import main
+from critpath.errors import UnreadableError, UsageError
+from critpath.model.joining import join_sets
+from critpath.store import Dataset, find_format, save_paths
+from critpath.store.reading import load_paths
+from critpath.text.notes import word
+
+REQUESTS = "events:app:request_begin,app:request_end,key=id"
+
+
+class Store:
+    """A store in memory, and what is asked of it."""
+
+    def __init__(self) -> None:
+        self.fs = fsspec.filesystem("memory")
+        self.asked: list[tuple[str, int, int]] = []
+        self.wrong: Callable[[str, bytes], bytes] = lambda _, content: content
+        self._get = self.fs.cat_file
+
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None) -> bytes:
+        self.asked.append((path, start or 0, end or 0))
+        return self.wrong(path, self._get(path, start=start, end=end))
+
+    def put(self, here: Path, there: str) -> str:
+        for directory, _, names in os.walk(here):
+            for name in names:
+                file = Path(directory) / name
+                self.fs.pipe_file(f"/{there}/{file.relative_to(here)}", file.read_bytes())
+        return f"memory://{there}"
+
+    def names(self) -> list[str]:
+        return sorted(self.fs.find("/"))
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    made = Store()
+    waited: list[float] = []
+    monkeypatch.setattr(stores, "_wait", waited.append)
+    monkeypatch.setattr(
+        type(made.fs), "cat_file", lambda _, *given, **how: made.cat_file(*given, **how)
+    )
+    yield made
+    stores.close()
+    made.fs.store.clear()
+    made.fs.pseudo_dirs[:] = [""]
+
+
+def failing(times: int, error: Callable[[], BaseException]) -> Callable[[str, bytes], bytes]:
+    """Return what fails so often for each stream of a trace."""
+    left: dict[str, int] = {}
+
+    def give(path: str, content: bytes) -> bytes:
+        if "channel" not in path and "ring" not in path and "kernel_" not in path:
+            return content
+        if left.setdefault(path, times) > 0:
+            left[path] -= 1
+            raise error()
+        return content
+
+    return give
+
+
+class AnswerError(Exception):
+    """As libraries of stores raise: with the answer, which repeats what it was sent."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__("AKIAVERYSECRET")
+        self.status = status
+
+
+@pytest.mark.parametrize(
+    ("given", "url"),
+    [
+        ("s3://bucket/a/b", "s3://bucket/a/b"),
+        ("s3://bucket/a/b/", "s3://bucket/a/b"),
+        (Path("s3://bucket/a"), "s3://bucket/a"),
+        ("gs://bucket", "gs://bucket"),
+        ("a/b", None),
+        ("s3:/bucket", None),
+        ("https://bucket/a", None),
+        ("./s3://a", None),
+    ],
+)
+def test_what_is_a_url(given, url):
+    assert stores.find_url(given) == url
+
+
+@pytest.mark.parametrize("given", ["s3://", "s3://b/../c", "s3://b//c", "gs://b/./c"])
+def test_a_url_that_names_nothing(given):
+    with pytest.raises(UsageError, match="names no object"):
+        stores.find_url(given)
+
+
+def test_credentials_in_a_url_are_refused_and_not_repeated():
+    with pytest.raises(UsageError, match="credentials") as caught:
+        stores.find_url("s3://AKIA:hidden@bucket/a")
+    assert "hidden" not in caught.value.what + caught.value.do
+
+
+def test_a_recording_is_the_same_there_and_named_as_it_was_given(store, guest):
+    url = store.put(guest("normal"), "fleet/normal")
+    there = critpath.extract(url, execution=REQUESTS)
+    here = critpath.extract(guest("normal"), execution=REQUESTS)
+    assert there.sources == (url,)
+    assert there.executions.id == here.executions.id
+    assert (there.paths.begin == here.paths.begin).all()
+    assert (there.paths.state == here.paths.state).all()
+    assert there.warnings == here.warnings
+
+
+def test_streams_are_read_by_ranges_of_which_few_are_kept(store, guest, monkeypatch):
+    url = store.put(guest("normal"), "fleet/normal")
+    monkeypatch.setattr(stores, "_SMALLEST", 4096)
+    monkeypatch.setattr(stores, "_LARGEST", 4096)
+    there = critpath.extract(url, execution=REQUESTS)
+    ranges = [(begin, end) for path, begin, end in store.asked if "/kernel/" in path]
+    streams = [of for of in ranges if of[1] - of[0] <= 2 * 4096 or of[0] > 0]
+    assert len(streams) > 10
+    assert (
+        there.executions.id == critpath.extract(guest("normal"), execution=REQUESTS).executions.id
+    )
+
+
+def test_what_passes_is_asked_again_and_said(store, guest):
+    url = store.put(guest("normal"), "fleet/normal")
+    store.wrong = failing(2, lambda: AnswerError(503))
+    found = critpath.extract(url, execution=REQUESTS)
+    said = [text for text in map(word, found.warnings) if "asked again" in text]
+    assert said
+    assert all(text.startswith(url) and "HTTP 503" in text for text in said)
+    assert "(2 times)" in said[0]
+    assert "SECRET" not in "".join(said)
+    assert len(found) == len(critpath.extract(guest("normal"), execution=REQUESTS))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        (failing(99, lambda: AnswerError(503)), "gave HTTP 503, 5 times"),
+        (failing(99, lambda: ConnectionResetError("AKIAVERYSECRET")), "no whole answer"),
+        (failing(99, lambda: AnswerError(403)), "refuses access"),
+        (failing(99, lambda: PermissionError("AKIAVERYSECRET")), "refuses access"),
+        (lambda path, content: content[:-1] if "kernel" in path else content, "fewer bytes"),
+        (lambda path, content: content + b"x" if "kernel" in path else content, "fewer bytes"),
+    ],
+)
+def test_what_stays_ends_it(store, guest, wrong, why):
+    url = store.put(guest("normal"), "fleet/normal")
+    store.wrong = wrong
+    with pytest.raises(UnreadableError, match=why) as caught:
+        critpath.extract(url, execution=REQUESTS)
+    assert caught.value.what.startswith(f"{url}/")
+    assert "SECRET" not in caught.value.what + caught.value.do
+
+
+def test_a_stream_that_is_replaced_meanwhile(store, guest):
+    url = store.put(guest("normal"), "fleet/normal")
+    stream = max((n for n in store.names() if "/kernel/" in n), key=store.fs.size)
+
+    def replace(path: str, content: bytes) -> bytes:
+        if path == stream:
+            store.fs.pipe_file(stream, bytes(len(store.fs.store[stream].getvalue())))
+        return content
+
+    store.wrong = replace
+    with pytest.raises(UnreadableError, match="changed while it was read"):
+        critpath.extract(url, execution=REQUESTS)
+
+
+@pytest.mark.parametrize("name", ["a/../../b", "a//b", "x" * 300, "a\0b"])
+def test_names_that_no_file_here_can_have(store, monkeypatch, name):
+    store.fs.pipe_file("/fleet/good", b"x")
+    info = {"name": f"/fleet/{name}", "size": 1, "type": "file"}
+    monkeypatch.setattr(type(store.fs), "find", lambda *_, **__: {info["name"]: info})
+    with pytest.raises(UnreadableError, match="as no file here can"):
+        stores.open_place("memory://fleet")
+
+
+@pytest.mark.parametrize("size", [1 << 50, -1, "many", 1 << 80])
+def test_sizes_that_lie(store, monkeypatch, guest, size):
+    url = store.put(guest("normal"), "fleet/normal")
+    true = type(store.fs).find
+
+    def find(fs: Any, *given: Any, **how: Any) -> Any:
+        found = true(fs, *given, **how)
+        return {
+            name: {
+                **of,
+                "size": size if "/kernel/" in name and "metadata" not in name else of["size"],
+            }
+            for name, of in found.items()
+        }
+
+    monkeypatch.setattr(type(store.fs), "find", find)
+    with pytest.raises(critpath.CritpathError):
+        critpath.extract(url, execution=REQUESTS)
+
+
+def test_more_objects_than_a_directory_here_gets(store, monkeypatch):
+    monkeypatch.setattr(stores, "_MOST", 2)
+    for name in "abc":
+        store.fs.pipe_file(f"/fleet/{name}", b"x")
+    with pytest.raises(UnreadableError, match="more than 2 objects"):
+        stores.open_place("memory://fleet")
+
+
+def test_what_has_no_room_is_refused(store, monkeypatch):
+    monkeypatch.setattr(stores, "_ROOM", 1 << 62)
+    store.fs.pipe_file("/fleet/a.json", b"{}")
+    with pytest.raises(UnreadableError, match="there is room for"):
+        stores.open_place("memory://fleet/a.json")
+
+
+# Parquet.
+
+
+@pytest.fixture
+def saved(store, guest, tmp_path, monkeypatch) -> str:
+    """A file of paths on the store, of which blocks of 1 KiB are asked for."""
+    monkeypatch.setattr(stores, "_BLOCK", 1024)
+    paths = join_sets([critpath.extract(guest("normal"), execution=REQUESTS)] * 30)
+    save_paths(paths, tmp_path / "p.parquet")
+    store.fs.pipe_file("/fleet/p.parquet", (tmp_path / "p.parquet").read_bytes())
+    return "memory://fleet/p.parquet"
+
+
+def test_saved_paths_are_read_by_columns(store, saved, guest):
+    place = stores.open_place(saved)
+    assert find_format(place) == "paths"
+    paths = load_paths(place, resident=0)
+    moved = {n for _, begin, end in store.asked for n in range(begin, end)}
+    assert len(moved) < 0.7 * store.fs.size("/fleet/p.parquet")
+    here = critpath.extract(guest("normal"), execution=REQUESTS)
+    assert paths.executions.id == here.executions.id * 30
+    assert paths.paths.begin.tolist() == here.paths.begin.tolist() * 30
+
+
+def test_a_page_that_is_damaged_there(store, saved):
+
+    def damage(_: str, content: bytes) -> bytes:
+        return content if store.asked[-1][1] == 0 else bytes(reversed(content))
+
+    store.wrong = damage
+    with pytest.raises(UnreadableError, match=f"^{saved}: "):
+        critpath.load(saved)
+
+
+def test_a_file_that_is_replaced_between_two_readings(store, saved):
+    paths = load_paths(stores.open_place(saved), resident=0)
+    content = store.fs.cat_file("/fleet/p.parquet")
+    store.fs.pipe_file("/fleet/p.parquet", content)
+    with pytest.raises(UnreadableError, match="changed while it was read"):
+        _ = paths.paths.begin
+
+
+# Writing.
+
+
+def test_what_is_written_appears_whole_or_not_at_all(store, guest, monkeypatch):
+    store.fs.pipe_file("/fleet/out.parquet", b"old")
+    paths = critpath.extract(guest("normal"), execution=REQUESTS)
+    true = type(store.fs).put_file
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AnswerError(503)
+
+    monkeypatch.setattr(type(store.fs), "put_file", refuse)
+    with pytest.raises(UsageError, match=r"^memory://fleet/out.parquet: .*HTTP 503"):
+        save_paths(paths, stores.open_place("memory://fleet/out.parquet"))
+    assert store.fs.cat_file("/fleet/out.parquet") == b"old"
+    assert store.names() == ["/fleet/out.parquet"]
+    monkeypatch.setattr(type(store.fs), "put_file", true)
+    save_paths(paths, stores.open_place("memory://fleet/out.parquet"))
+    stores.close()
+    assert critpath.load("memory://fleet/out.parquet").executions.id == paths.executions.id
+
+
+def export(*words: str) -> int:
+    return main(["--quiet", "export", "--format", "paths", "--execution", REQUESTS, *words])
+
+
+def test_a_dataset_is_replaced_as_a_whole(store, guest, capsys, monkeypatch):
+    normal, lock = (store.put(guest(n), f"fleet/{n}") for n in ("normal", "sample-lock"))
+    assert export(normal, lock, "-o", "memory://fleet/set") == 0
+    first = [name for name in store.names() if name.startswith("/fleet/set")]
+    assert first == [
+        f"/fleet/set/{name}"
+        for name in ("_critpath.json", "part-00000.parquet", "part-00001.parquet")
+    ]
+    assert export(normal, "-o", "memory://fleet/set") == 2
+    assert "exists already" in capsys.readouterr().err
+    true = type(store.fs).copy
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AnswerError(500)
+
+    monkeypatch.setattr(type(store.fs), "copy", refuse)
+    assert export(normal, "-o", "memory://fleet/set", "--force") == 2
+    with pytest.raises(critpath.CritpathError):  # no list of other files: it is no dataset now
+        critpath.load("memory://fleet/set")
+    monkeypatch.setattr(type(store.fs), "copy", true)
+    assert export(normal, "-o", "memory://fleet/set", "--force") == 0
+    assert len(critpath.load("memory://fleet/set")) == len(
+        critpath.extract(guest("normal"), execution=REQUESTS)
+    )
+    assert not [name for name in store.names() if "partial" in name]
+
+
+def test_a_part_that_is_missing_there(store, guest):
+    normal = store.put(guest("normal"), "fleet/normal")
+    assert export(normal, "-o", "memory://fleet/set") == 0
+    store.fs.rm_file("/fleet/set/part-00000.parquet")
+    with pytest.raises(UnreadableError, match=r"part-00000\.parquet is missing"):
+        Dataset(stores.open_place("memory://fleet/set")).load()
+
+
+def test_nothing_is_left_here(store, guest, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    normal = store.put(guest("normal"), "fleet/normal")
+    assert export(normal, "-o", "memory://fleet/set") == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_the_library(monkeypatch, capsys):
+    monkeypatch.setattr("critpath.extras.find_spec", lambda name: None if name == "s3fs" else name)
+    assert main(["path", "s3://bucket/a"]) == 2
+    what, do = capsys.readouterr().err.splitlines()
+    assert what == "critpath: s3:// needs s3fs, which is not installed"
+    assert do == "  pip install 'critpath-core[fleet]'"
+
+
+# Every verb.
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["path", "{normal}"],
+        ["path", "{normal}", "--format", "json"],
+        ["compare", "{normal}", "{lock}", "--html", "memory://fleet/report.html"],
+        ["explore", "{lock}", "-o", "memory://fleet/explore.html"],
+        ["view", "{normal}", "-o", "memory://fleet/view.html"],
+        ["baseline", "save", "{normal}", "-o", "memory://fleet/base.json"],
+        ["export", "{normal}", "--format", "speedscope", "-o", "memory://fleet/speed.json"],
+        ["query", "{normal}", "--tables"],
+        ["signature", "{normal}", "-o", "memory://fleet/counts.parquet"],
+        ["doctor", "{normal}"],
+    ],
+    ids=lambda words: " ".join(words[:2]),
+)
+def test_verbs_take_urls(store, guest, capsys, words):
+    places = {
+        n: store.put(guest(of), f"fleet/{of}")
+        for n, of in (("normal", "normal"), ("lock", "sample-lock"))
+    }
+    before = store.names()
+    given = [word.format(**places) for word in words]
+    code = main(given)
+    shown = capsys.readouterr()
+    assert code in {0, 1, 3}, shown.err
+    assert "critpath-stores" not in shown.out + shown.err
+    for name in set(store.names()) - set(before):
+        assert b"critpath-stores" not in store.fs.store[name].getvalue()
+    assert len(set(store.names()) - set(before)) == sum(
+        "memory://" in w and w not in places.values() for w in given
+    )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["record", "-o", "s3://bucket/a", "true"],
+        ["ab", "-o", "s3://bucket/a", "--", "A", "true", "--", "B", "true"],
+        ["demo", "s3://bucket/a"],
+        ["dump", "s3://bucket/a"],
+        ["metrics", "s3://bucket/a"],
+        ["incidents", "s3://bucket/a"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_verbs_that_take_none_say_so(words, capsys):
+    assert main(words) == 2
+    assert f"critpath {words[0]} takes no URL: s3://bucket/a" in capsys.readouterr().err
+
+
+def test_other_urls_are_not_read(capsys):
+    assert main(["path", "https://host/a"]) == 2
+    assert "no URLs of https are read" in capsys.readouterr().err
