@@ -83,6 +83,7 @@ PAGES: Final = {
         "docs/beside-other-tools",
         "docs/exports",
         "docs/large-traces",
+        "docs/object-stores",
         "docs/compatibility",
     ),
     "Reference": (
