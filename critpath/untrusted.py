@@ -17,7 +17,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any, Final
 
-from critpath.errors import CritpathError, UnreadableError, UsageError
+from critpath.errors import CritpathError, UnreadableError, UsageError, name_places
 from critpath.extras import require
 from critpath.units import safe_text, shorten
 
@@ -58,7 +58,7 @@ def refuse_damaged(file: str | Path, do: str, what: str = "damaged") -> Iterator
     try:
         yield
     except UnreadableError as error:
-        if f"{file}" in error.what:
+        if name_places(f"{file}") in error.what:
             raise
         raise UnreadableError(f"{file}: {error.what}", error.do) from error
     except CritpathError:
