@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -249,6 +248,7 @@ def _sets(arguments: argparse.Namespace, settings: Settings) -> list[Exported]:
 def add_timelines(sets: list[Exported], settings: Settings) -> list[Exported]:
     """Add what all threads did, if one recording is read; otherwise a hint says why not."""
     from critpath import flow  # noqa: PLC0415 - numpy and the stages
+    from critpath.documents.base import change  # noqa: PLC0415 - as above
 
     (one, *others) = sets
     if others or is_saved(one.name):
@@ -262,7 +262,7 @@ def add_timelines(sets: list[Exported], settings: Settings) -> list[Exported]:
             f" recording of one host, of at most {flow.SHOWN_AT_ONCE >> 20} MiB",
             quiet=settings["quiet"],
         )
-    return [replace(one, timelines=timelines)]
+    return [change(one, timelines=timelines)]
 
 
 def _say_left_out(document: ComparisonDocument, one: Exported, source: str, *, quiet: bool) -> None:
