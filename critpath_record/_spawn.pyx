@@ -146,6 +146,10 @@ cdef extern from *:
                 || effective != p->uid || saved != p->uid)
                 critpath_fail(channel, STEP_USER, EPERM);
         }
+        /* What a recorder has that is no root: none of it is the program's. */
+        #ifdef PR_CAP_AMBIENT
+        (void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+        #endif
         if (p->cwd && chdir(p->cwd) != 0) critpath_fail(channel, STEP_CWD, errno);
         if (p->death_signal) {
             /* After the change of user, which clears it. */

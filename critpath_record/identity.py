@@ -53,11 +53,13 @@ def has_foreign_clock() -> bool:
 
 CAP_SYS_MODULE: Final = 16
 CAP_SYS_ADMIN: Final = 21
+CAP_PERFMON: Final = 38
+CAP_BPF: Final = 39
 
 
 def has_capability(number: int) -> bool:
-    """Tell whether this process has a capability; where that is unknown, a try will tell."""
-    found = re.search(r"^CapEff:\s*([0-9a-f]+)$", read_text("/proc/self/status"), re.MULTILINE)
+    """Tell whether this process has a capability at hand; if unknown, a try will tell."""
+    found = re.search(r"^CapPrm:\s*([0-9a-f]+)$", read_text("/proc/self/status"), re.MULTILINE)
     return found is None or bool(int(found[1], 16) >> number & 1)
 
 

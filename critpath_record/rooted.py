@@ -43,8 +43,8 @@ KEPT: Final = {
 }
 # Options with which all of it stays root: what they start or open is not handed over (yet).
 _WHOLE: Final = (
-    *("--as-root", "--always", "--counts", "--events", "--kernel-functions", "--stacks", "--files"),
-    *("--labels-from", "--functions", "--hosts", "--overhead", "--tasks", "--show-config"),
+    *("--as-root", "--always", "--counts", "--events", "--kernel-functions", "--hosts"),
+    *("--functions", "--overhead", "--tasks", "--show-config"),
 )
 _MOST: Final = 1 << 16  # bytes of a request
 _LONGEST: Final = 16_384  # bytes of an entry of the registry

@@ -19,6 +19,7 @@ from critpath_record.counts.fallback import PerfCounts
 from critpath_record.counts.functions import find_functions
 from critpath_record.counts.groups import find_root
 from critpath_record.ftrace import tracefs
+from critpath_record.identity import CAP_BPF, CAP_PERFMON, has_capability
 from critpath_record.proc import read_text
 from critpath_record.recorder import RecorderSettings, Requirement
 from critpath_record.source import Source, Taken
@@ -57,7 +58,7 @@ def find_needs(settings: RecorderSettings | None = None) -> list[Requirement]:
         return [Requirement("linux", "only Linux can be counted", "record on a Linux machine")]
     if settings is not None and settings.counts is not None and settings.counts.events == FREE:
         return []
-    if os.geteuid() != 0:
+    if os.geteuid() and not (has_capability(CAP_PERFMON) and has_capability(CAP_BPF)):
         do = with_sudo("record --recorder counts ...")
         return [Requirement("root", "counting what the kernel does needs root", do)]
     root = tracefs.find() or (tracefs.mount() if settings is not None else None)

@@ -67,8 +67,10 @@ def _find_needs(settings: RecorderSettings | None) -> Iterator[Requirement]:
         return
     if tracefs.files.may_make(root):
         yield from _kernel(root)
+        yield from _capabilities()
     elif os.geteuid() != 0:
-        yield Requirement("root", f"only root may use {root}", with_sudo("record ..."))
+        what = f"only root may use {root}, or who has CAP_DAC_OVERRIDE"
+        yield Requirement("root", what, with_sudo("record ..."))
     elif not (root / "instances").is_dir():
         what = f"{root} has no instances: it is hidden or not whole"
         yield Requirement("instances", what, _KERNEL)
@@ -136,6 +138,26 @@ def _unmounted(*, mount: bool) -> Iterator[Requirement]:
             tracefs.mount()
         except CritpathError as error:
             yield Requirement("tracefs", error.what, error.do)
+
+
+# What a user who may record lacks without a capability; docs/least-root.md has all of them.
+_LOST: Final = {
+    "CAP_DAC_READ_SEARCH": "names of containers and files of others' programs are not read",
+    "CAP_SYS_PTRACE": "sockets and namespaces of others' processes are not known",
+    "CAP_SYS_NICE": "on a busy machine buffers may overflow before they are moved",
+    "CAP_PERFMON": "no --stacks, no --labels-from, no counts",
+    "CAP_BPF": "no --files, no --labels-from, no counts",
+}
+
+
+def _capabilities() -> Iterator[Requirement]:
+    """Yield what a user lacks who is not root and may record."""
+    if os.geteuid() == 0:
+        return
+    for name, lost in _LOST.items():
+        if not has_capability(rooted.KEPT[name]):
+            do = f"give it: AmbientCapabilities={name} in a unit, setpriv --ambient-caps, or sudo"
+            yield Requirement(name, f"without {name} {lost}", do, fatal=False)
 
 
 def _kernel(root: Path) -> Iterator[Requirement]:

@@ -21,7 +21,7 @@ from critpath.errors import CritpathError
 from critpath.units import NS_PER_S
 from critpath_record.ftrace import tracefs
 from critpath_record.ftrace.drain import online_cpus, write_all
-from critpath_record.ftrace.formats import read_format
+from critpath_record.ftrace.formats import parse_format
 from critpath_record.stacks.rings import (
     ATTRIBUTES,
     BACKWARD,
@@ -123,7 +123,8 @@ class StackEvents(Windowed):
         self._leaves_out_own = True
         root = tracefs.find() or tracefs.mount()
         place = root / "events/sched"
-        switch, waking = (read_format(place / f"sched_{n}/format") for n in ("switch", "waking"))
+        files = (place / f"sched_{name}/format" for name in ("switch", "waking"))
+        switch, waking = (parse_format(x, tracefs.files.read(x).decode()) for x in files)
         # Where a sample of a wake has whom it woke.
         self.woken_at = _RECORD_AT + next(f.offset for f in waking.fields if f.name == "pid")
         self._kinds = ((SLEPT, switch.number), (WOKE, waking.number), (RAN, RAN))

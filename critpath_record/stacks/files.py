@@ -25,7 +25,12 @@ from critpath_record.btf import BTF
 from critpath_record.counts.groups import find_root
 from critpath_record.counts.syscall_names import syscall_names
 from critpath_record.ftrace.drain import online_cpus
-from critpath_record.identity import INITIAL_PID_NAMESPACE
+from critpath_record.identity import (
+    CAP_BPF,
+    CAP_PERFMON,
+    INITIAL_PID_NAMESPACE,
+    has_capability,
+)
 from critpath_record.recorder import Requirement
 from critpath_record.sockets import LISTEN, UNIX, scan_sockets
 from critpath_record.source import Source, Taken
@@ -73,7 +78,7 @@ _WITHOUT: Final = "record without --files"
 
 def find_needs() -> list[Requirement]:
     """Return what naming files and peers lacks here."""
-    if os.geteuid():
+    if os.geteuid() and not (has_capability(CAP_PERFMON) and has_capability(CAP_BPF)):
         return [Requirement("root", "naming files needs root", with_sudo("record --files"))]
     if platform.machine() != "x86_64":
         what = f"files are named on x86-64 only, this is {platform.machine()}"

@@ -21,6 +21,7 @@ from typing import Any, ClassVar, Final
 from critpath.errors import CritpathError, with_sudo
 from critpath.units import plural, safe_text
 from critpath_record.counts.groups import find_root
+from critpath_record.identity import CAP_PERFMON, has_capability
 from critpath_record.lttng.program import trusted_program
 from critpath_record.recorder import Requirement
 from critpath_record.source import Source, Taken
@@ -45,7 +46,7 @@ def find_needs() -> list[Requirement]:
     if not is_supported():
         what = "no stacks are taken on this kind of machine"
         return [Requirement("perf", what, "record without --stacks")]
-    if os.geteuid():
+    if os.geteuid() and not has_capability(CAP_PERFMON):
         return [Requirement("root", "taking stacks needs root", with_sudo("record --stacks"))]
     return []
 

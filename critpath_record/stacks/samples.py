@@ -25,6 +25,7 @@ from critpath.units import NS_PER_S, plural, safe_text
 from critpath_record._pulse import name_thread
 from critpath_record.counts.groups import find_root
 from critpath_record.ftrace.drain import online_cpus, raise_priority
+from critpath_record.identity import CAP_PERFMON, has_capability
 from critpath_record.recorder import Requirement
 from critpath_record.source import Source, Taken
 from critpath_record.stacks._sampler import Sampler
@@ -63,7 +64,7 @@ def find_needs() -> list[Requirement]:
     if platform.machine() not in {"x86_64", "aarch64"}:
         what = f"no Python is sampled on {platform.machine()}"
         return [Requirement("samples", what, _WITHOUT)]
-    if os.geteuid():
+    if os.geteuid() and not has_capability(CAP_PERFMON):
         return [Requirement("root", "taking stacks needs root", with_sudo("record --stacks"))]
     return []
 

@@ -94,6 +94,67 @@ def record(python, place, *words, sudo=SUDO):
     return done
 
 
+def with_capabilities(python, place, caps, *words):
+    """Run critpath as the user, with no more than some capabilities."""
+    if (setpriv := shutil.which("setpriv")) is None:
+        pytest.skip("no setpriv here")
+    given = ",".join(f"+{name.removeprefix('CAP_').lower()}" for name in caps)
+    who = (f"--reuid={USER.pw_uid}", f"--regid={USER.pw_gid}", "--clear-groups")
+    return subprocess.run(
+        [setpriv, *who, f"--inh-caps={given}", f"--ambient-caps={given}", *command(python, *words)],
+        cwd=place,
+        env=environment({}),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+ENOUGH = ("CAP_DAC_OVERRIDE", *rooted.KEPT)
+
+
+def test_capabilities_alone_record_the_same(python, box):
+    """No root anywhere; what is recorded gets none of the recorder's capabilities."""
+    words = ("record", "--recorder", "ftrace", "--profile", "requests", "-a", "--duration", "1")
+    done = with_capabilities(python, box, ENOUGH, *words, "-o", "user")
+    assert done.returncode == 0, done.stderr
+    record(python, box, *words[3:], "-o", "root", sudo={})
+    mine, roots = (facts(box / name) for name in ("user", "root"))
+    for of in (mine, roots):
+        of["recorder"] |= {"event_count": 0, "clock": 0, "marks": 0}
+    assert mine["recorder"] == roots["recorder"]
+    assert mine["warnings"] == roots["warnings"]
+    command_of = ("record", "--recorder", "ftrace", "-o", "rec", "--")
+    line = "id -u; grep -E 'Cap(Eff|Prm|Amb)' /proc/self/status | tr -d '\\t'"
+    done = with_capabilities(python, box, ENOUGH, *command_of, "sh", "-c", line)
+    none = [f"Cap{kind}:{0:016x}" for kind in ("Prm", "Eff", "Amb")]
+    assert done.stdout.split() == [str(USER.pw_uid), *none]
+
+
+def test_doctor_names_the_capabilities_that_are_missing(python, box):
+    done = with_capabilities(python, box, ("CAP_DAC_OVERRIDE", "CAP_SYS_NICE"), "doctor", "--json")
+    found = json.loads(done.stdout)["recorders"]["ftrace"]["obstacles"]
+    missing = {one["name"] for one in found}
+    assert missing == {"CAP_DAC_READ_SEARCH", "CAP_SYS_PTRACE", "CAP_PERFMON", "CAP_BPF"}
+    done = with_capabilities(python, box, ("CAP_SYS_NICE",), "doctor", "--json")
+    assert "CAP_DAC_OVERRIDE" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "words", [("--stacks", "samples"), ("--files",), ("--labels-from", "bytes")]
+)
+def test_what_perf_and_bpf_record_is_the_users_too(python, box, words):
+    words = (*words, "--profile", "requests", "-a", "--duration", "1")
+    seen = []
+    for name, sudo in (("user", SUDO), ("root", {})):
+        record(python, box, *words, "-o", name, sudo=sudo)
+        found = sorted(path.relative_to(box / name) for path in (box / name).rglob("*"))
+        seen.append([str(path) for path in found])
+    assert seen[0] == seen[1]
+    assert {path.lstat().st_uid for path in (box / "user").rglob("*")} == {USER.pw_uid}
+
+
 def facts(recording):
     return json.loads((recording / "critpath.json").read_text(encoding="utf-8"))
 

@@ -33,7 +33,7 @@ def files(tmp_path, monkeypatch):
 
     write("/proc/modules")
     write("/usr/bin/apt")
-    write("/proc/self/status", f"CapEff:\t{_MODULE_CAPABILITY:016x}\n")
+    write("/proc/self/status", f"CapPrm:\t{_MODULE_CAPABILITY:016x}\n")
     return write
 
 
@@ -103,7 +103,7 @@ def test_root_of_a_container_may_not_load_modules(machine, files, user, monkeypa
     user(root=True)
     monkeypatch.setattr(module, "pid_namespace", lambda: 4026532000)
     files(LISTED, "extra/lttng-tracer.ko:\n")
-    files("/proc/self/status", "CapEff:\t00000000a80425fb\n")
+    files("/proc/self/status", "CapPrm:\t00000000a80425fb\n")
     [found] = find_needs(None)
     assert found.name == "load-modules"
     assert "container" in found.what
