@@ -192,6 +192,11 @@ class Helper:
         """Become the user who called sudo, and leave a helper behind, where that can record."""
         _part(arguments)
 
+    @staticmethod
+    def is_there() -> bool:
+        """Tell whether this process has one."""
+        return channel is not None
+
     def serve(self) -> None:
         """Answer until the other side is closed, then turn off what it left on."""
         while request := self._channel.recv(_MOST):

@@ -61,7 +61,13 @@ BEFORE: Final = (
 # count what is in it.
 BESIDE: Final = (
     *("commands/declared.py", "commands/output.py", "commands/overview.py", "commands/parser.py"),
-    *("commands/record.py", "commands/recorded.py", "commands/settings.py", "doors.py"),
+    *(
+        "commands/record.py",
+        "commands/recorded.py",
+        "commands/settings.py",
+        "confined.py",
+        "doors.py",
+    ),
     *("_cyutility.c", "errors.py", "extras.py", "units.py", "untrusted.py"),
     *("model/containers.py", "model/recording.py", "model/manifest.py"),
     "schema/ways.py",

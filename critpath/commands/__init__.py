@@ -164,6 +164,8 @@ def _run(arguments: list[str]) -> int:
         # nothing on matrices as thin as ours.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     verb = Verb.of(parsed.verb)
+    if settings.left_out and parsed.verb in {"record", "ab", "bisect", "demo"}:
+        _warn(settings.left_out, "--config FILE takes them, or the options themselves")
     try:
         if any("://" in word for word in arguments):
             from critpath.commands.sources import open_places  # noqa: PLC0415 - start-up time
@@ -215,8 +217,12 @@ def _say_stores(*, quiet: bool) -> None:
 
 
 def _fail(what: str, do: str, code: int) -> int:
+    _warn(what, do)
+    return code
+
+
+def _warn(what: str, do: str) -> None:
     from critpath.units import log_text, safe_text  # noqa: PLC0415 - start-up time
 
     what, do = (log_text(safe_text(text)) for text in (what, do))
     print(f"critpath: {what}\n  {do}", file=sys.stderr)
-    return code

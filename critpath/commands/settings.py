@@ -577,10 +577,13 @@ class Settings:
     ----------
     values, origins : mapping of str
         By the settings' names.
+    left_out : str
+        What is to be said of settings that were not taken.
     """
 
     values: Mapping[str, Any]
     origins: Mapping[str, str]
+    left_out: str = ""  # what of a file that was found is not taken, as one line
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
@@ -657,7 +660,13 @@ def effective(given: Mapping[str, Any], config: Path | None, start: Path) -> Set
     origins = dict.fromkeys(SETTINGS, "default")
     places: dict[str, str] = {}
     file, section = (config, _section(config, asked=True)) if config else _nearest(start)
+    refused = {*RECORDING, *COUNTING, *FLYING} if file and not config and _is_others(file) else {}
+    left_out: list[str] = []
     for place, name, value in _entries(section or {}, file):
+        if name in refused:
+            left_out.append(name)
+            origins[name] = f"default; that of {file} is not taken"
+            continue
         if name in places:
             both = place if place == places[name] else f"{places[name]} and as {place}"
             do = "keep one of them" if place != places[name] else "keep one of - and _ in its name"
@@ -683,7 +692,20 @@ def effective(given: Mapping[str, Any], config: Path | None, start: Path) -> Set
         origins[name] = "command line"
     for name in OF_REQUESTS:
         values["execution"] = _with_requests(name, values, origins)
-    return Settings(values, origins)
+    said = f"{file}: {', '.join(left_out)}: not taken, as it is another user's and root records"
+    return Settings(values, origins, said if left_out else "")
+
+
+def _is_others(file: Path) -> bool:
+    """Tell whether this is root, or began as root, and others may have written a file."""
+    if os.geteuid() and "SUDO_UID" not in os.environ:
+        return False
+    if os.geteuid():
+        from critpath_record import Helper  # noqa: PLC0415 - start-up time
+
+        return Helper.is_there()
+    about = file.stat()
+    return about.st_uid != 0 or bool(about.st_mode & 0o022)
 
 
 def _with_requests(name: str, values: Mapping[str, Any], origins: Mapping[str, str]) -> str | None:

@@ -13,6 +13,7 @@ from time import monotonic
 from typing import IO, TYPE_CHECKING, Final, NamedTuple, Protocol, cast
 
 from critpath import __version__
+from critpath.confined import run_confined
 from critpath.errors import CritpathError, UnreadableError
 from critpath.units import safe_text
 
@@ -196,13 +197,14 @@ def convert_foreign(
                 f"it reads those of {', '.join(KINDS)}",
             )
         progress(f"converting {path} ({kind})")
-        try:
+        reader = cast("Reader", import_module(f"critpath.convert.{KINDS[kind]}"))
+
+        def read_all() -> tuple[RawWriter, ConversionResult]:
             with tempfile.TemporaryDirectory(prefix=".converting-", dir=directory) as place:
                 raw, trace = Path(place) / "raw", Path(place) / _TRACE
                 raw.mkdir(mode=0o700)
                 writer = RawWriter(path, raw)
                 try:
-                    reader = cast("Reader", import_module(f"critpath.convert.{KINDS[kind]}"))
                     reader.write_raw(stream, writer)
                     writer.finish()
                     made = convert_pages(raw, trace, lambda _: None)
@@ -215,6 +217,12 @@ def convert_foreign(
                     what = error.what.replace(f"{raw}/", "").removeprefix(f"{path}: ")
                     raise UnreadableError(f"{path}: {what}", DAMAGED) from None
                 trace.rename(directory / _TRACE)
+            return writer, made
+
+        try:
+            # What else lies in a directory of perf's is read, too.
+            beside = [path] if path.is_dir() else []
+            writer, made = run_confined(read_all, beside, [directory])
             manifest = _describe(kind, writer, made)
             write_manifest(directory, manifest)
         except OSError as error:

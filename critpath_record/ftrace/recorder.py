@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from critpath import __version__
+from critpath.confined import run_confined
 from critpath.errors import CritpathError, UsageError
 from critpath.model.recording import MOUNTED
 from critpath.schema.ways import SOCKETS, way_of_requests
@@ -161,7 +162,7 @@ class FtraceRecorder(UnderBudget, Source):
         failure = self.failure
         with self._keeping():
             self._remove_instance()
-            converted = convert(self._raw, self._settings.write_directory / TRACE, report)
+            converted = self._convert(report)
         warnings = [*self._warnings, *converted.warnings]
         if self._settings.tasks and not converted.tasks:
             from critpath_record.tasks import NOBODY  # noqa: PLC0415 - only if asked
@@ -181,6 +182,12 @@ class FtraceRecorder(UnderBudget, Source):
             streams=converted.streams,
             **result_of_gaps(self._raw, self._settings.write_directory, converted),
         )
+
+    def _convert(self, report: Callable[[str], None]) -> ConversionResult:
+        """Convert what was recorded, in a thread that may open nothing else."""
+        directory = self._settings.write_directory
+        work = partial(convert, self._raw, directory / TRACE, report)
+        return run_confined(work, (), (directory,))
 
     def abort(self) -> None:
         """Turn tracing off and remove the instance and the raw data; idempotent."""

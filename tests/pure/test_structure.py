@@ -31,7 +31,7 @@ PYTHON: Final = [p for p in MODULES if p.suffix == ".py"]
 
 LEAVES: Final = {
     *("schema", "model", "documents", "errors", "units", "untrusted", "processes", "text", "stats"),
-    *("progress", "doors", "files", "extras", "stores"),
+    *("progress", "doors", "files", "extras", "stores", "confined"),
 }
 # The stages, and the doors that each may go through: a stage asks those above it in this list.
 STAGES: Final[dict[str, set[str]]] = {
@@ -91,7 +91,7 @@ MAY_IMPORT: Final[dict[str, set[str]]] = {
     # Declarations, and what a manifest is, with the version: nothing of the analysis.
     RECORDER: {
         *("schema", "model", "documents", "errors", "units", "untrusted"),
-        *("processes", "doors", "stats", "__init__"),
+        *("processes", "doors", "stats", "confined", "__init__"),
     },
     # The whole of it: extract, compare, remember, watch.
     "flow": {*LEAVES, *STAGES, "__init__"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import tomllib
 
 import pytest
@@ -222,3 +223,25 @@ def test_levels_reach_the_comparison(run, fake):
     [(arguments, _)] = fake.called("compare")
     assert arguments[2].level == (("RUN@a=b", "off"),)
     assert arguments[2].minimum_executions == 7
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root's own files, and others'")
+def test_a_file_of_others_widens_nothing_that_root_does(run, tmp_path):
+    """Whoever may write where root stands does not say what root records, or for how much."""
+    text = "overhead = '50%'\nmemory = '4G'\nprofile = 'full'\ninterval = 0.1\nalpha = 0.02\n"
+    file = tmp_path / "critpath.toml"
+    file.write_text(text)
+    own = effective({}, None, tmp_path)
+    assert (own["overhead"], own["alpha"], own.left_out) == ("50%", 0.02, "")
+    for change in (lambda: file.chmod(0o666), lambda: os.chown(file, 65534, 65534)):
+        file.chmod(0o644)
+        change()
+        found = effective({}, None, tmp_path)
+        for name in ("overhead", "memory", "profile", "interval"):
+            assert found[name] == SETTINGS[name].default
+            assert "not taken" in found.origins[name]
+        assert found["alpha"] == 0.02
+        assert "overhead, memory, profile, interval: not taken" in found.left_out
+        # What is named on the command line is meant.
+        assert effective({}, file, tmp_path)["overhead"] == "50%"
+    assert 'overhead = ""' in run("record", "--show-config").out.replace("  ", " ")
