@@ -104,6 +104,7 @@ def test_what_is_imported(audit, request):
     assert ours <= {
         "_cyutility",
         "commands",
+        "confined",
         "doors",
         "errors",
         "extras",
