@@ -311,8 +311,13 @@ class CriticalPaths(Table):
             segments = slice(int(self.start[rows[0]]), int(self.start[rows[0] + 1]))
         else:
             segments = np.arange(start[-1]) + np.repeat(self.start[rows] - start[:-1], counts)
-        columns: dict[str, Any] = {name: getattr(self, name)[segments] for name in SEGMENT_COLUMNS}
-        return replace(self, start=start, **columns)
+        columns: dict[str, Any] = {name: self._part(name, segments) for name in SEGMENT_COLUMNS}
+        columns |= {name: getattr(self, name) for name in _CODES}
+        return CriticalPaths(start=start, **columns)
+
+    def _part(self, name: str, segments: slice | I64) -> Any:
+        """Return a column of some segments."""
+        return getattr(self, name)[segments]
 
     @property
     def duration(self) -> I64:
@@ -799,16 +804,21 @@ class PackedPaths:
         """Return the paths as they were; each column is made when it is first asked for."""
         return _UnpackedPaths(self)
 
-    def column(self, name: str) -> Any:
-        """Return a column of the paths but `begin`, or how long segments last."""
+    def column(self, name: str, at: slice | I64 = slice(None)) -> Any:
+        """Return a column of the paths but `begin`, or how long segments last.
+
+        ``at`` chooses segments; `start` and `end` are always whole.
+        """
         if name in self._meanings:
             return self._meanings[name]
         if name in self._of_kind:
-            return self._of_kind[name][self._kind]
+            return self._of_kind[name][self._kind[at]]
         if name in self._columns:
             dtype, column = self._columns[name]
-            one = len(column) == 1
-            return np.full(self._rows, column[0], dtype) if one else column.astype(dtype)
+            if len(column) > 1:
+                return column[at].astype(dtype)
+            rows = len(range(self._rows)[at]) if isinstance(at, slice) else len(at)
+            return np.full(rows, column[0], dtype) if len(column) else column
         start = np.concatenate([[0], np.cumsum(self._counts)]).astype(np.int64)
         if name == "start":
             return start
@@ -845,9 +855,11 @@ class _UnpackedPaths(CriticalPaths):
         """Return the same paths with all columns unpacked."""
         return CriticalPaths(**{column: getattr(self, column) for column in _COLUMNS})
 
-    def take(self, rows: I64) -> CriticalPaths:
-        """Return some of the paths, unpacked."""
-        return self.resident().take(rows)
+    def _part(self, name: str, segments: slice | I64) -> Any:
+        """Return a column of some segments, of which only these are unpacked."""
+        if name in _TIMES:
+            return getattr(self, name)[segments]
+        return self.__dict__["packed"].column(name, segments)
 
 
 _TIMES: Final = ("begin", "end")

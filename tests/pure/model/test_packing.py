@@ -180,6 +180,10 @@ def pack_and_compare(paths: CriticalPaths) -> PackedPaths:
         one, other = getattr(paths, name), getattr(again, name)
         assert one.dtype == other.dtype, name
         assert one.tolist() == other.tolist(), name
+    for rows in (np.arange(len(paths))[::-2], np.arange(len(paths))[-1:], np.arange(0)):
+        some, expected = packed.unpack().take(rows), paths.take(rows)
+        for name in COLUMNS:
+            assert getattr(some, name).tolist() == getattr(expected, name).tolist(), name
     assert again.strings is paths.strings
     assert again.details is paths.details
     assert again.stacks is paths.stacks
