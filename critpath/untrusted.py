@@ -35,6 +35,7 @@ _DAMAGE: Final = (
     *(ValueError, TypeError, LookupError, ArithmeticError, RecursionError, EOFError),
     NotImplementedError,
 )
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
 _DECODERS: Final = frozenset({"pyarrow", "msgspec", "struct", "zlib", "_csv"})
 
 
@@ -64,6 +65,8 @@ def refuse_damaged(file: str | Path, do: str, what: str = "damaged") -> Iterator
     except CritpathError:
         raise
     except OSError as error:
+        if error.errno in _FULL:  # of what is written meanwhile
+            raise
         raise UnreadableError(f"{file}: {error.strerror or error}", do) from error
     except Exception as error:
         known = isinstance(error, _DAMAGE)

@@ -22,6 +22,7 @@ from typing import Final
 from critpath.errors import CritpathError, UnreadableError
 from critpath.model import MANIFEST, Manifest, StreamFacts
 from critpath.model.recording import COUNTS, INTERRUPTED, NORMAL, RECORDING, SAMPLE, SAMPLED
+from critpath.untrusted import refuse_damaged
 from critpath_marks.sessions import owner_of
 from critpath_record import rooted
 from critpath_record.dirfd import is_proc_fd_path, open_dir, proc_fd_path, restore_name_in_error
@@ -192,7 +193,13 @@ def _make_trace(directory: Path, manifest: Manifest, report: Callable[[str], Non
     if not isinstance(name, str) or name not in RECORDERS:
         raise _unknown_recorder(directory)
     module = importlib.import_module(RECORDERS[name])
-    recorded: Taken = module.finish_killed(directory, report)
+    with refuse_damaged(directory, "record again: no trace can be made of what was changed"):
+        recorded: Taken | None = module.finish_killed(directory, report)
+    if recorded is None:
+        raise UnreadableError(
+            f"{directory}: its recorder was killed before it had recorded anything",
+            "remove it, and record again",
+        )
     return recorded
 
 

@@ -16,7 +16,7 @@ from critpath.commands.declared import flag, option
 from critpath.commands.output import STDOUT, Progress, hint, make_console, warn, write_output
 from critpath.commands.settings import Settings
 from critpath.commands.sources import check_inputs
-from critpath.errors import EXIT_INCONCLUSIVE, EXIT_INTERNAL, EXIT_OK, CritpathError, name_places
+from critpath.errors import EXIT_INCONCLUSIVE, EXIT_OK, CritpathError, name_places
 from critpath.extras import EXTRAS, find_missing
 from critpath.model.recording import INTERRUPTED, RECORDING
 from critpath.units import format_ns, plural, safe_text
@@ -146,7 +146,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         warn([error.what], quiet=False)
         hint(f"  {error.do}", quiet=False)
     if failures:
-        return EXIT_INTERNAL
+        return max(error.exit_code for error in failures)
     if document["leftovers"]:
         hint("next: critpath doctor --clean", quiet=settings["quiet"])
     return EXIT_OK if document["can_record"] and not document["leftovers"] else EXIT_FOUND

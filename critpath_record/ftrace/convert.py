@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeVar
 
-from critpath.errors import CritpathError
+from critpath.errors import CritpathError, UnreadableError
 from critpath.model import CpuLoss, Gap, StreamFacts
 from critpath.units import plural
 from critpath_record.budget.gaps import BASE, JOURNAL, is_under_budget, last_time, read_journal
@@ -122,17 +122,19 @@ def _read_events(directory: Path, first: int, *, swap: bool) -> _RecordedEvents:
         group = file.name.partition(".")[0]
         form = read_format(file)
         if form.number in forms:
-            raise CritpathError(
+            raise UnreadableError(
                 f"{file}: has the same ID as {forms[form.number].name}", "record again"
             )
         if place not in (None, _common_offsets(form)):
-            raise CritpathError(f"{file}: has other common fields than the others", "record again")
+            raise UnreadableError(
+                f"{file}: has other common fields than the others", "record again"
+            )
         forms[form.number], place = file, _common_offsets(form)
         one = compile_event(group, form, number, swap=swap)
         found.append((group, one))
         by_name[f"{group}.{form.name}"] = form, one
     if not found:
-        raise CritpathError(
+        raise UnreadableError(
             f"{directory}: has no format files", "convert a raw directory of `critpath record`"
         )
     return _RecordedEvents(
@@ -493,7 +495,7 @@ def _read_layout(raw: RawRecording) -> PageLayout:
     file = raw.directory / "header_page"
     layout = PageLayout.read(file)
     if layout.bytes != raw.page_bytes:
-        raise CritpathError(
+        raise UnreadableError(
             f"{file}: describes pages of {layout.bytes} bytes, raw.json has {raw.page_bytes}",
             "convert a raw directory that is whole",
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from critpath.errors import CritpathError
+from critpath.errors import UnreadableError
 
 # `field:` C declaration, then where it lies; kernels before 2.6.36 have no `signed`.
 _FIELD: Final = re.compile(
@@ -92,8 +92,8 @@ class PageLayout:
         return cls.parse(file, _text(file))
 
 
-def _broken(file: Path, what: str) -> CritpathError:
-    return CritpathError(
+def _broken(file: Path, what: str) -> UnreadableError:
+    return UnreadableError(
         f"{file}: {what}", "record again; if that does not help, report it with this file"
     )
 
@@ -102,7 +102,7 @@ def _text(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
-        raise CritpathError(
+        raise UnreadableError(
             f"{file}: {error.strerror}", "convert a raw directory that is whole"
         ) from error
 

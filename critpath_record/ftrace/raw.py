@@ -216,8 +216,8 @@ class RawRecording:
     big_endian: bool = False  # pages and records
 
 
-def _broken(file: Path, what: str) -> CritpathError:
-    return CritpathError(f"{file}: {what}", "convert a raw directory of `critpath record`")
+def _broken(file: Path, what: str) -> UnreadableError:
+    return UnreadableError(f"{file}: {what}", "convert a raw directory of `critpath record`")
 
 
 def _load(file: Path) -> Any:

@@ -10,13 +10,17 @@ import contextlib
 import hashlib
 import io
 import json
+import shutil
 import sys
+import tarfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
 HERE: Final = Path(__file__).resolve().parent
+# Python has the filter from 3.11.4 on.
+DATA_ONLY: Final = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
 ROOT: Final = HERE.parents[1]
 FIXTURES: Final = ROOT / "fixtures"
 GOLDEN: Final = ROOT / "tests" / "pure" / "report" / "golden"
@@ -47,6 +51,7 @@ class Given:
     codes: frozenset[int] = frozenset()  # with which an unchanged file may end, beside 0 and 1
     digest: bool = False  # whether something says what was written
     made: tuple[Path, ...] = ()  # what commands make, which is removed
+    copied: tuple[Path, Path] | None = None  # a directory that a command changes, and where it is
 
 
 def given(
@@ -111,6 +116,7 @@ def _recordings(place: Path) -> Iterator[Given]:
     yield given("manifest, other commands", "json", manifest, *more, codes=(2, 3))
     yield from _beside(place)
     yield from _hosts(place)
+    yield from _raw(place)
 
 
 def _beside(place: Path) -> Iterator[Given]:
@@ -152,6 +158,27 @@ def _hosts(place: Path) -> Iterator[Given]:
     }
     file = _write(of / "hosts.json", json.dumps(listed))
     yield given("hosts", "json", file, ("doctor", str(of)), ("clocks", str(of)), codes=(2, 3))
+
+
+def _raw(place: Path) -> Iterator[Given]:
+    """What the ftrace recorder leaves where it is killed, which is finished later."""
+    with tarfile.open(FIXTURES / "ftrace-raw/minimal.tar.xz") as tar:
+        tar.extractall(place / "unpacked", **DATA_ONLY)  # noqa: S202 - a fixture of ours
+    kept, of = place / "killed", place / "finished"
+    shutil.move(place / "unpacked/minimal", kept / "raw")
+    session = f"critpath-{Path('/proc/self/ns/pid').stat().st_ino}-1-1-00000000"
+    manifest = {**seeds.MANIFEST_SEED, "state": "recording", "session": session, "loss": []}
+    manifest |= {"recorder": {"name": "ftrace"}, "trace": "trace"}
+    _write(kept / "critpath.json", json.dumps(manifest))
+    shutil.copytree(kept, of)
+    asked, more = ("doctor", "--clean", str(of)), {"codes": (1, 2, 3), "copied": (kept, of)}
+    names = ("raw.json", "stats.json", "statedump.json", "statedump-end.json")
+    for name in names:
+        yield given(f"raw {name}", "json", of / "raw" / name, asked, **more)
+    formats = tuple(sorted((of / "raw/formats").iterdir()))
+    texts = (*formats, of / "raw/header_page", of / "raw/header_event")
+    yield given("raw formats", "text", texts, asked, **more)
+    yield given("raw pages", "bytes", (of / "raw/cpu0", of / "raw/cpu1"), asked, **more)
 
 
 def _documents(place: Path) -> Iterator[Given]:

@@ -36,6 +36,7 @@ from file_changes import change  # noqa: E402 - as above
 from file_seeds import Given, make_seeds  # noqa: E402 - as above
 
 from critpath import commands  # noqa: E402 - as above
+from critpath.commands import doctor  # noqa: E402 - as above
 from critpath.errors import EXIT_ANOMALY, EXIT_INTERNAL, EXIT_OK  # noqa: E402 - as above
 
 SECONDS: Final = 5.0  # of the processor, for one input
@@ -64,10 +65,22 @@ class Trial:
 
     def __init__(self, given: Given) -> None:
         self.given = given
-        self.usual = {words: run(words) for words in given.commands}
+        self.usual = {}
+        for words in given.commands:
+            self.usual[words] = run(words)
+            self.renew()
         for words, (code, _, said) in self.usual.items():
             if code not in {EXIT_OK, EXIT_ANOMALY, *given.codes}:
                 print(f"{given.name}: critpath {' '.join(words)}: {code}: {said}")
+
+    def renew(self) -> None:
+        """Have what commands make or change as it was."""
+        for place in self.given.made:
+            shutil.rmtree(place, ignore_errors=True)
+        if self.given.copied:
+            kept, of = self.given.copied
+            shutil.rmtree(of, ignore_errors=True)
+            shutil.copytree(kept, of)
 
     def judge(self, rng: Random) -> tuple[str, str]:
         """Try one change; return what came of it, and of which change in which words."""
@@ -89,9 +102,8 @@ class Trial:
         except BaseException:  # noqa: BLE001 - whatever came out is a finding
             return "exception", f"{about}\n{traceback.format_exc()}"
         finally:
+            self.renew()
             restore(file, before)
-            for place in self.given.made:
-                shutil.rmtree(place, ignore_errors=True)
         if taken > SECONDS:
             return "hang", f"{about}: {taken:.1f} s"
         if code not in CLEAN:
@@ -198,6 +210,7 @@ def main() -> int:
         with (
             mock.patch.dict(os.environ, cache),
             mock.patch.object(commands, "_explain", keep_traceback),
+            mock.patch.object(doctor, "_PATIENCE", 0),  # programs that mark tell no format
         ):
             os.chdir(place)
             given = [

@@ -183,6 +183,7 @@ def test_recordings_of_machines_that_talked_are_a_set(tmp_path, case, change):
     [
         ({"name": "web", "recording": "../web"}, "not beside it"),
         ({"name": "web", "recording": "/etc"}, "not beside it"),
+        pytest.param({"name": "web", "recording": "x" * 100_000}, "not beside it", id="long"),
         ({"name": "web", "recording": ".."}, "not beside it"),
         ({"name": "web", "recording": "link"}, "no directory"),
         ({"name": "web", "recording": "gone\x1b[31m"}, "no directory"),

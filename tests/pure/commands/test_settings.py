@@ -92,6 +92,7 @@ def test_config_names_the_only_file(run, tmp_path):
         ("critpath.toml", "[gate.states]\nWAIT_CUP = 'off'", ("no state 'WAIT_CUP'", "WAIT_CPU?")),
         ("critpath.toml", "[gate.states]\n'total@x' = 'off'", ("no state 'total'", "")),
         ("critpath.toml", "alpha =", ("not valid TOML", "")),
+        pytest.param("critpath.toml", f"alpha = {'9' * 5000}", ("not valid TOML", ""), id="digits"),
         ("pyproject.toml", "[tool]\ncritpath = 3", ("is no table", "")),
         ("pyproject.toml", "[tool.critpath]\ncolour = 3", ("unknown setting colour", "")),
     ],
@@ -125,7 +126,7 @@ def test_every_default_is_a_value_that_may_be_given(tmp_path):
         ("alpha", ["0.5", "1%", 0.001], ["0", "0.51", "inf", "", None, "1e999"]),
         ("floor", ["0", "0%", 0, "150%", "1000%"], ["-0.1", "1001%", "1", 1, 10, "10", "x"]),
         ("t2", ["auto", "2"], ["0", "autos"]),
-        ("permutations", ["99", 1000], ["98", "1e3", "-5", "\u0661\u0660\u0660\u0660"]),
+        ("permutations", ["99", 1000], ["98", "1e3", "-5", "9" * 5000, "\u0661\u0660\u0660\u0660"]),
     ],
 )
 def test_ranges(name, good, bad):

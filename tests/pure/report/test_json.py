@@ -203,6 +203,15 @@ def test_foreign_text_is_refused_in_two_lines(text, says):
     assert caught.value.exit_code == 4
 
 
+def test_half_a_character_in_a_saved_answer_is_shown_as_one(factory):
+    document = to_plain(comparison_document(factory.comparison(columns=4, normals=3, samples=2)))
+    document["warnings"], document["sets"]["sample"]["commands"] = ["a \ud800 b"], ["\udcff"]
+    found = load_document(json.dumps(document))
+    assert found.warnings == ["a \ufffd b"]
+    assert found.sets["sample"].commands == ["\ufffd"]
+    assert render_html(found).encode()
+
+
 def _places(value: Any, place: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """Return where every key and item of a document stands, settings left free."""
     found = [place] if place else []
