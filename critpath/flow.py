@@ -901,7 +901,9 @@ def compare(
     normal, sample, newcomers, relabelled = detect.make_alike(normal, sample)
     # Segments may not fit in memory: they are read in chunks, later only of what is aligned.
     normal, sample, coder, unlike = vectors.with_like_states(
-        *map(detect.note_repaired_switches, (normal, sample)), settings.alphabet
+        detect.note_repaired_switches(normal),
+        detect.note_repaired_switches(sample),
+        settings.alphabet,
     )
     normal_vectors, sample_vectors = do_for_both(normal, sample, vectors.vectors_of, coder)
     judgement = detect.judge_sets(
