@@ -292,15 +292,17 @@ cdef bint four_pairs(
 # -------------------------------------------------------------- one pair in numbers of a wide range
 #
 # Of two ways to go on from one row of `four_pairs`, the one that is 1e38 times less likely is
-# lost, even where it wins in the end: long blocks in swapped order, or one missing.  A long
-# double has 1e4900 on x86, more than 3,000 letters can make up for; where it is no more than a
-# double, a sum of zero says so.
+# lost, even where it wins in the end: long blocks in swapped order, or one missing.  A double has
+# 1e247 below what is not rescaled; where that may be too few, a long double has 1e4900 on x86, more
+# than 3,000 letters can make up for; where it is no more than a double, a sum of zero says so.
 
 cdef extern from "<math.h>" nogil:
     long double frexpl(long double, int*)
     long double ldexpl(long double, int)
 
-ctypedef long double wide
+ctypedef fused wide:
+    double
+    long double
 
 cdef enum:
     NO_MEMORY = 0
@@ -319,7 +321,7 @@ cdef void rescale_one(
         frexpl(top, &exponent)
     if -200 < exponent < 200:
         return
-    factor = ldexpl(1, -exponent)
+    factor = <wide>ldexpl(1, -exponent)
     power[0] += exponent
     for r in range(count):
         for j in range(first, last + 1):
@@ -329,9 +331,9 @@ cdef void rescale_one(
 cdef int one_pair(
     const unsigned char* x, Py_ssize_t n, const unsigned char* y, Py_ssize_t m,
     Py_ssize_t low, Py_ssize_t high,
-    const float* ratio, Py_ssize_t letters, Chain chain, float threshold, Found* found,
+    const float* ratio, Py_ssize_t letters, Chain chain, float threshold, Found* found, wide kind,
 ) noexcept nogil:
-    """Do as `four_pairs` does with one lane."""
+    """Do as `four_pairs` does with one lane, in numbers of a kind."""
     cdef Py_ssize_t width = m + 2, band = slots(low, high, width), i, j, first, last
     cdef wide* kept = <wide*>malloc(((n + 1) * band + 3 * width) * sizeof(wide) + (n + 1) * sizeof(int))
     if kept == NULL:
@@ -401,11 +403,16 @@ cdef int one_pair(
         total += row[j] * edge_gap(chain, m - j)
     for i in range(max(1, m - high), n):
         if i + low <= m:
-            total += ldexpl(
+            total += <wide>ldexpl(
                 kept[i * band + m - max(0, i + low)] * edge_gap(chain, n - i),
                 exponent[i] - exponent[n],
             )
-    if not 0 < total < ldexpl(1, 1000) * ldexpl(1, 20):
+    if wide is double:
+        if not 1e-150 < total < 1e150:
+            result = LOST
+    elif not 0 < total < ldexpl(1, 1000) * ldexpl(1, 20):
+        result = LOST
+    if result == LOST:
         free(kept)
         return LOST
 
@@ -418,7 +425,10 @@ cdef int one_pair(
         line = ratio + x[i - 1] * letters
         first = max(1, i + low)
         last = min(m, i + high)
-        factor = ldexpl(1 / total, exponent[i] - exponent[n] + power)
+        factor = <wide>ldexpl(1 / total, exponent[i] - exponent[n] + power)
+        if wide is double:
+            if not factor < 1e240:
+                result = LOST
         y1 = 0
         y2 = 0
         ahead = leave[last + 1]
@@ -440,8 +450,10 @@ cdef int one_pair(
             leave[j] = line[y[j - 1]] * now
             top = max(top, now)
             p = row[j] * factor * now
-            if p > threshold and not push(found, <int>i - 1, <int>j - 1, <float>min(p, <wide>1)):
-                result = NO_MEMORY
+            if p > threshold:
+                found.odd = found.odd or p > MUCH
+                if not push(found, <int>i - 1, <int>j - 1, <float>min(p, <wide>1)):
+                    result = NO_MEMORY
         rows[0] = x1
         rows[1] = x2
         rows[2] = leave
@@ -460,6 +472,7 @@ cdef enum:
 
 # Decades.  Of the 38 lost a path wins back some by the gaps it does not have.
 cdef float WORTH = 16.0
+cdef float WORTH_OF_DOUBLE = 225.0
 cdef float OPEN = 1.9
 cdef float EXTEND = 0.1
 
@@ -528,7 +541,7 @@ cdef int some_pairs(
     for l in range(pairs):
         if found[l].odd or unpaired(&found[l], n, m[l]) >= BLOCK:
             result = LACKS if found[l].odd else lacks_a_block(
-                x, n, y[l], m[l], ratio, letters, &found[l]
+                x, n, y[l], m[l], ratio, letters, WORTH, &found[l]
             )
             if result == LACKS:
                 result = wide_pair(
@@ -563,7 +576,7 @@ cdef Py_ssize_t unpaired(Found* found, Py_ssize_t n, Py_ssize_t m) noexcept nogi
 
 cdef int lacks_a_block(
     const unsigned char* x, Py_ssize_t n, const unsigned char* y, Py_ssize_t m,
-    const float* ratio, Py_ssize_t letters, Found* found,
+    const float* ratio, Py_ssize_t letters, float least, Found* found,
 ) noexcept nogil:
     """Return LACKS if a block of letters without partners could have been paired, or DONE.
 
@@ -589,7 +602,7 @@ cdef int lacks_a_block(
         if of_x[e] > MUCH:
             result = LACKS
     if result == DONE and longest_lack(in_x, n) >= BLOCK and longest_lack(in_y, m) >= BLOCK:
-        result = local_worth(x, n, in_x, y, m, in_y, ratio, letters)
+        result = local_worth(x, n, in_x, y, m, in_y, ratio, letters, least)
     free(of_x)
     return result
 
@@ -597,9 +610,9 @@ cdef int lacks_a_block(
 cdef int local_worth(
     const unsigned char* x, Py_ssize_t n, const unsigned char* in_x,
     const unsigned char* y, Py_ssize_t m, const unsigned char* in_y,
-    const float* ratio, Py_ssize_t letters,
+    const float* ratio, Py_ssize_t letters, float least,
 ) noexcept nogil:
-    """Return LACKS if the letters not marked have a local alignment worth `WORTH` decades.
+    """Return LACKS if the letters not marked have a local alignment worth so many decades.
 
     Smith and Waterman 1981, Gotoh 1982; what is marked is skipped at no cost.
     """
@@ -637,7 +650,7 @@ cdef int local_worth(
             above = here - OPEN
             across = max(across - EXTEND, above)
             gap[j] = max(gap[j] - EXTEND, above)
-            if here > WORTH:
+            if here > least:
                 result = LACKS
         if result == LACKS:
             break
@@ -660,17 +673,32 @@ cdef int wide_pair(
     const float* ratio, Py_ssize_t letters, Chain chain, float threshold, Found* found,
     long long* wide_cells,
 ) noexcept nogil:
-    """Run `one_pair` in a band, widened as by `some_pairs`."""
+    """Run `one_pair` in a band, widened as by `some_pairs`; in doubles until these are too narrow."""
     cdef Py_ssize_t left, right
     cdef int result
+    cdef bint narrow = True
     while True:
         left = max(min(0, m - n) - margin, -n)
         right = min(max(0, m - n) + margin, m + 2)
         wide_cells[0] -= n * slots(left, right, m + 2)
-        if wide_cells[0] < 0 or n * slots(left, right, m + 2) * sizeof(wide) > MOST_ROOM:
+        if wide_cells[0] < 0 or n * slots(left, right, m + 2) * <Py_ssize_t>sizeof(long double) > MOST_ROOM:
             return TOO_MUCH
-        found.count = 0
-        result = one_pair(x, n, y, m, left, right, ratio, letters, chain, threshold, found)
+        if narrow:
+            found.count = 0
+            found.odd = False
+            result = one_pair(
+                x, n, y, m, left, right, ratio, letters, chain, threshold, found, <double>0
+            )
+            if result == DONE:
+                result = LACKS if found.odd else lacks_a_block(
+                    x, n, y, m, ratio, letters, WORTH_OF_DOUBLE, found
+                )
+            narrow = result == DONE
+        if not narrow:
+            found.count = 0
+            result = one_pair(
+                x, n, y, m, left, right, ratio, letters, chain, threshold, found, <long double>0
+            )
         if result != DONE or (left == -n and right == m + 2) or unpaired(found, n, m) < margin:
             return result
         margin *= 4

@@ -151,6 +151,8 @@ def beta_quantile(probability: float, a: float, b: float) -> float:
         if abs(found - x) <= 1e-16 * x:  # technical
             break
         x = found
+        if not 0 < x < 1:  # nearer to an end than numbers tell
+            break
     return x
 
 

@@ -165,11 +165,13 @@ def _print_detectable(document: CalibrationDocument, console: Console) -> None:
     named += [("state", row.state, word_symbol(row.state)) for row in large]
     named += [("new", "", "a new state")]
     for kind, state, name in named:
-        cells = [found[kind, state, size] for size in sizes]
-        own = cells[-1].of_own
+        # Of the smallest size there is one: the names are its.
+        cells = [found.get((kind, state, size)) for size in sizes]
+        own = cells[-1].of_own if cells[-1] else None
+        mean = found[kind, state, sizes[0]].mean
         table.add_row(
             shown(name, console),
-            shown(format_ns(cells[0].mean) if kind in {"total", "state"} else "", console),
+            shown(format_ns(mean) if kind in {"total", "state"} else "", console),
             *(_shift(cell, console) for cell in cells),
             *([Text(_times(own) if kind == "state" else "")] * wide),
         )
@@ -191,6 +193,8 @@ def _print_detectable(document: CalibrationDocument, console: Console) -> None:
         "than the floor shows where a type of runs with a smaller mean is slower by itself",
         style="dim",
     )
+    if len(rows) < len({(row.kind, row.state) for row in rows}) * len(sizes):
+        print_line(console, "-: not looked for in the time that --time leaves", style="dim")
     if any(row.shift is not None and not row.by_floor for row in rows):
         print_line(
             console,
@@ -199,7 +203,9 @@ def _print_detectable(document: CalibrationDocument, console: Console) -> None:
         )
 
 
-def _shift(cell: DetectableEntry, console: Console) -> Text:
+def _shift(cell: DetectableEntry | None, console: Console) -> Text:
+    if cell is None:
+        return Text("-")
     if cell.shift is None:
         return Text("none")
     mark = "" if cell.by_floor else "*"

@@ -102,6 +102,16 @@ def test_the_text_is_the_golden_one(calibration):
     actual.unlink(missing_ok=True)
 
 
+def test_states_for_which_no_time_was_left_are_shown_as_such(calibration):
+    """Of a larger size: those of the smallest are there, or were all left out."""
+    looked_for = [row for row in calibration.detectable if (row.state, row.sample) != ("RUN", 30)]
+    text = printed(change(calibration, detectable=looked_for))
+    [line] = [line for line in text.splitlines() if line.startswith("running")]
+    assert line.endswith(" -")
+    assert "-: not looked for in the time that --time leaves" in text
+    assert "--time" not in printed(calibration)
+
+
 @pytest.mark.parametrize("width", [80, 140])
 def test_tables_keep_to_the_width(calibration, width):
     lines = printed(calibration, width).splitlines()

@@ -119,6 +119,12 @@ def test_quantiles_of_beta_are_scipys(seed):
         assert stats.beta.cdf(found, a, b) == pytest.approx(probability, rel=1e-8)
 
 
+def test_a_quantile_of_beta_may_be_nearer_to_one_than_numbers_tell():
+    """As the bound of a share is where nearly all of two independent units have it."""
+    assert beta_quantile(0.975, 2.97, 0.03) == 1
+    assert beta_quantile(0.025, 1e-3, 3.0) == pytest.approx(0, abs=1e-300)
+
+
 def test_quantiles_of_student_and_chi_square_are_scipys():
     for freedom in (1.0, 1.3, 2.0, 7.0, 33.3, 250.0, 499.9, 500.0, 1e4, 1e9):
         for probability in (0.6, 0.975, 0.9995):
