@@ -49,6 +49,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
+from critpath.cluster._bags import score as score_bag
 from critpath.cluster.pairing import normal_space, novel_limits, plausible
 from critpath.model import (
     F64,
@@ -488,27 +489,23 @@ def bag_scores(
 ) -> Iterator[tuple[int, F64]]:
     """Score the normal executions anew for every sample execution that joins them."""
     left = _leave_out(types, values, fitting, np.arange(len(values)))
-    step = max(1, _CHUNK // max(1, left.values.size))
     for c in np.unique(partner):
-        joined = left.kind == c
         at_home = types.labels[left.row] == c
         # The type that is joined, without the execution that is scored.
-        size = np.where(at_home, types.sizes[c] - 1, types.sizes[c])[:, None]
+        size = np.where(at_home, types.sizes[c] - 1, types.sizes[c])
         mean = np.broadcast_to(types.mean[c], left.values.shape).copy()
         mean[at_home] = left.home_mean[at_home]
+        joined = (left.kind == c).view(np.uint8)
         company = types.sizes[types.labels] + (types.labels == c) > 1
         mine = np.flatnonzero(partner == c)
-        for first in range(0, len(mine), step):
-            batch = mine[first : first + step]
-            difference = sample[batch][:, None] - mean
-            gained = difference**2 * (size / (size + 1))
-            pooled = (left.pooled + gained) / types.freedom
-            means = np.where(joined[:, None], mean + difference / (size + 1), left.mean)
-            squares = left.squares + np.where(joined[:, None], gained, 0.0)
-            sizes = (left.sizes + joined)[:, None]
-            z = (left.values - means) / _shrink_spread(sizes, means, squares, pooled)
-            for number, scores in zip(batch, left.least(z), strict=True):
-                yield int(number), scores[company]
+        for number, joining in zip(mine.tolist(), sample[mine], strict=True):
+            scores = np.empty(len(left.starts))
+            score_bag(
+                joining, left.values, left.mean, left.squares, left.pooled, mean, size,
+                left.sizes, joined, left.starts, types.freedom, OUTLIERS.prior,
+                OUTLIERS.low_support, SPREADS.least, scores,
+            )  # fmt: skip
+            yield number, scores[company]
 
 
 class _LeftOut(Struct, frozen=True):

@@ -48,9 +48,18 @@ from critpath.schema import notes
 from critpath.schema.notes import Note
 from critpath.schema.parameters.detect import COARSE, EFFECTS
 from critpath.schema.parameters.shared import DEFAULTS
+from critpath.stats._subsets import draw
 from critpath.stats.means import Effects, effects, find_usual_change
 from critpath.stats.permutations import GateTest, count_ways
-from critpath.stats.rows import center_by, column_blocks, make_seed, order_rows, row_blocks
+from critpath.stats.rows import (
+    center_by,
+    column_blocks,
+    hash_rows,
+    make_seed,
+    order_hashed,
+    row_blocks,
+    seed_hashed,
+)
 from critpath.stats.tails import least_rare
 
 # The paper's Algorithm 1: its average rule and its probability rule.
@@ -99,28 +108,60 @@ def algorithm1(
 
     The sets are [executions, columns], or many of them at once, [..., executions, columns].
     """
+    return apply_rules(
+        _measure_sides(normal, sample, y_reference), t1=t1, t2=t2, alpha=alpha, names=names
+    )
+
+
+class _Sides(Struct, frozen=True):
+    """What the rules look at of two sets; arrays are [..., columns]."""
+
+    n: int
+    m: int
+    mean: F64
+    std: F64
+    sample_mean: F64
+    x: I64  # normal executions above the normal mean
+    y: I64  # of the sample, above the mean that is referred to
+
+
+def _measure_sides(normal: I64, sample: I64, y_reference: str) -> _Sides:
     if y_reference not in Y_REFERENCES:
         raise ValueError(f"y_reference {y_reference!r}: choose from {', '.join(Y_REFERENCES)}")
-    if t1 < 0 or (t2 is not None and t2 <= 0):
-        raise ValueError("t1 >= 0 and t2 > 0 expected")
     (n, columns), m = normal.shape[-2:], sample.shape[-2]
     if not n or not m:
         raise ValueError("Algorithm 1 needs a run in both sets")
-    remarks: list[Note] = []
     mean = normal.mean(axis=-2)
     std = np.zeros_like(mean)
     for block in column_blocks(columns) if n > 1 else ():
         std[..., block] = normal[..., block].std(axis=-2, ddof=1)
+    return _Sides(
+        *(n, m, mean, std, sample.mean(axis=-2), _count_above(normal, normal)),
+        _count_above(sample, normal if y_reference == "a1" else sample),
+    )
+
+
+def apply_rules(
+    of: _Sides,
+    *,
+    t1: float = DEFAULTS.t1,
+    t2: float | None = None,
+    alpha: float = DEFAULTS.alpha,
+    names: tuple[str, ...] = (),
+) -> Algorithm1:
+    """Decide by the paper's two rules; see `algorithm1`."""
+    if t1 < 0 or (t2 is not None and t2 <= 0):
+        raise ValueError("t1 >= 0 and t2 > 0 expected")
+    n, m, x, y, columns = of.n, of.m, of.x, of.y, of.mean.shape[-1]
+    remarks: list[Note] = []
     threshold = None
-    average = np.zeros(mean.shape, np.bool_)
+    average = np.zeros(of.mean.shape, np.bool_)
     if n > 1:
-        threshold = mean + t1 * std
+        threshold = of.mean + t1 * of.std
         # Rounding of the threshold is no slowdown: equal sets must not fire.
-        average = sample.mean(axis=-2) > threshold * (1 + 1e-12)
+        average = of.sample_mean > threshold * (1 + 1e-12)
     else:
         remarks.append(notes.AverageRuleSkipped())
-    x = _count_above(normal, normal)
-    y = _count_above(sample, normal if y_reference == "a1" else sample)
     p1, p2 = x / n, y / m
     new_state = (x == 0) & (y > 0)
     if t2 is None:
@@ -131,7 +172,7 @@ def algorithm1(
         if len(mute):
             known = [names[i] for i in mute if i < len(names)]
             remarks.append(notes.MuteRatio(t2, tuple(known), len(mute)))
-    return Algorithm1(mean, std, threshold, average, p1, p2, rising | new_state, new_state,
+    return Algorithm1(of.mean, of.std, threshold, average, p1, p2, rising | new_state, new_state,
                       tuple(remarks))  # fmt: skip
 
 
@@ -157,29 +198,75 @@ _AT_ONCE = 1 << 18  # technical: of them
 
 
 def false_alarms(
-    columns: I64, chosen: int, rule: Callable[[I64, I64], Algorithm1], random_seed: int
+    columns: I64,
+    chosen: int,
+    rule: Callable[[_Sides], Algorithm1],
+    random_seed: int,
+    y_reference: str = "a1",
 ) -> float:
     """Share of random splits of all executions in which Algorithm 1 fires for a state.
 
-    Of each column what all of them have, which is put in order; so many are the sample's.
+    Of each column what all of them have, in an order that only their content decides; so many
+    are the sample's.
     """
     many = columns.shape[1]
-    # The order of executions must not matter.
-    order = order_rows(columns.T)
-    for column in columns:
-        column[:] = column[order]
     splits = int(np.clip(_WORK // max(columns.size, 1), COARSE.least_splits, COARSE.splits))
     rng = np.random.default_rng(random_seed)
+    pool = _Pool.of(columns)
     alarms = 0
     for some in row_blocks(splits, max(_AT_ONCE // max(columns.size, 1), 1)):
-        mine = np.zeros((len(range(splits)[some]), many), np.bool_)
-        for row in mine:
-            row[rng.permutation(many)[:chosen]] = True
-        sides = (np.nonzero(of)[1].reshape(len(mine), -1) for of in (~mine, mine))
-        found = rule(*(columns[:, side].transpose(1, 2, 0) for side in sides))
+        marked = np.zeros((len(range(splits)[some]), many), np.uint8)
+        draw(rng.integers(0, 1 << 64, len(marked), np.uint64), chosen, marked)
+        mine = np.nonzero(marked)[1].reshape(len(marked), -1)
+        found = rule(pool.divide(mine, y_reference))
         fires = found.average_fires | found.probability_fires
         alarms += int(fires[:, :-1].any(axis=1).sum())
     return alarms / splits
+
+
+class _Pool(Struct, frozen=True):
+    """All executions of two sets, by column, and what is the same however they are split."""
+
+    columns: I64
+    ordered: I64  # each column by itself
+    totals: I64
+    centres: F64
+    squares: F64  # about the centres
+
+    @classmethod
+    def of(cls, columns: I64) -> _Pool:
+        """Return that of columns [columns, executions]."""
+        totals = columns.sum(axis=1)
+        centres = totals / max(columns.shape[1], 1)
+        squares = [
+            float(((column - c) ** 2).sum()) for column, c in zip(columns, centres, strict=True)
+        ]
+        return cls(columns, np.sort(columns, axis=1), totals, centres, np.array(squares))
+
+    def divide(self, mine: I64, y_reference: str) -> _Sides:
+        """Return what the rules look at where these [splits, m] are the sample's."""
+        (splits, m), many = mine.shape, self.columns.shape[1]
+        n = many - m
+        shape = splits, len(self.columns)
+        sums, squares = np.empty(shape, np.int64), np.empty(shape)
+        x, y = np.empty(shape, np.int64), np.empty(shape, np.int64)
+        for i, column in enumerate(self.columns):
+            values = column[mine]
+            sums[:, i] = values.sum(axis=1)
+            centred = values - self.centres[i]
+            squares[:, i] = np.einsum("ij,ij->i", centred, centred)
+            # As in `_count_above`; the normal ones are all but the sample's.
+            floor = (self.totals[i] - sums[:, i]) // n
+            above = (values > floor[:, None]).sum(axis=1)
+            x[:, i] = many - np.searchsorted(self.ordered[i], floor, "right") - above
+            if y_reference == "a1":
+                y[:, i] = above
+            else:
+                y[:, i] = (values > (sums[:, i] // m)[:, None]).sum(axis=1)
+        mean = (self.totals - sums) / n
+        rest = self.squares - squares - n * (mean - self.centres) ** 2
+        std = np.sqrt(np.maximum(rest, 0.0) / max(n - 1, 1))
+        return _Sides(n, m, mean, std, sums / m, x, y)
 
 
 def detect(
@@ -246,7 +333,7 @@ def detect(
     _check(normal, sample, rule, alpha, floor, permutations)
     strata = _strata(normal, sample, normal_type, sample_type)
     names = (*(s.name for s in normal.symbols), "total")
-    by_paper = partial(algorithm1, t1=t1, t2=t2, y_reference=y_reference, alpha=alpha)
+    by_paper = partial(apply_rules, t1=t1, t2=t2, alpha=alpha)
     least = alpha * min(EFFECTS.whole * (1 - EFFECTS.slow - EFFECTS.regardless), 1 - EFFECTS.whole)
     turns, blocks = blocks, exchangeable(blocks, least)
     sessions, why_not = permutable(None if blocks else normal_session, sample_session, least)
@@ -254,7 +341,8 @@ def detect(
         partial(two_families, normal, sample, judged or (normal, sample), strata, alpha=alpha,
                 permutations=permutations, sessions=sessions, kinds=_kinds(strata, labels),
                 runs=runs, blocks=blocks, work=clean and (clean[0].total, clean[1].total)),
-        partial(_measure, normal, sample, strata, by_paper if screening else None, blocks, runs),
+        partial(_measure, normal, sample, strata, by_paper if screening else None, y_reference,
+                blocks, runs),
         rows=len(normal) + len(sample),
     )  # fmt: skip
     whole = families.whole
@@ -282,7 +370,8 @@ def detect(
     judged_by = use_work(found, without) if by_work and without is not None else found
     flags = flag(families, judged_by, cpu_waits, alpha, share, without)
     least_ns = share * found.normal_mean[-1]
-    evidence = RuleEvidence(by_paper(x, y, names=names), families, found, flags, float(least_ns))
+    paper = by_paper(_measure_sides(x, y, y_reference), names=names)
+    evidence = RuleEvidence(paper, families, found, flags, float(least_ns))
     flagged = RULES[rule].flag(evidence)
     slower, slight = changes(families, judged_by, flags, names, types, alpha=alpha, floor=share)
     remarks: list[Note] = [*evidence.paper.notes, *_test_notes(whole, permutations, why_not)]
@@ -308,21 +397,26 @@ def _measure(
     normal: VectorTable,
     sample: VectorTable,
     strata: tuple[I64, I64],
-    by_paper: Callable[..., Algorithm1] | None,
+    by_paper: Callable[[_Sides], Algorithm1] | None,
+    y_reference: str,
     blocks: tuple[I64, I64] | None,
     runs: tuple[I64, I64] | None,
 ) -> tuple[Effects, float]:
     """Return the effects, and the paper's false alarms."""
     x, y = _with_totals(normal, sample)
-    drawn = make_seed(y, x)
+    hashes = hash_rows(x), hash_rows(y)
+    drawn = seed_hashed(hashes[1], hashes[0])
     found = effects(x, y, *strata, drawn, blocks=blocks, runs=runs)
     if by_paper is None:
         return found, 0.0
     # By column: what is added up and counted lies side by side.
     columns = np.empty((x.shape[1], len(x) + len(y)), np.int64)
     columns[:, : len(x)], columns[:, len(x) :] = x.T, y.T
-    del x, y  # of very many executions each copy counts
-    return found, false_alarms(columns, len(sample), by_paper, drawn)
+    order = order_hashed(np.concatenate(hashes))  # in which executions came must not matter
+    del x, y, hashes  # of very many executions each copy counts
+    for column in columns:
+        column[:] = column[order]
+    return found, false_alarms(columns, len(sample), by_paper, drawn, y_reference)
 
 
 def _measure_work(

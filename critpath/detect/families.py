@@ -23,7 +23,7 @@ from critpath.stats.means import (
     effects,
     take_robust_logs,
 )
-from critpath.stats.permutations import GateTest, gate
+from critpath.stats.permutations import GateTest, Together, gate, gates
 from critpath.stats.rows import row_blocks
 
 
@@ -220,27 +220,23 @@ def two_families(
     scores = score_unusualness(*judged, *strata)
     total = normal.total, sample.total
     level = alpha * EFFECTS.whole
-    test = partial(gate, permutations=permutations, blocks=blocks)
     # Of whole sessions only an exchange of these is a test.
     divided = kinds is not None and sessions is None and _has_divided_kinds(strata, kinds)
     share = (1 - EFFECTS.slow) - EFFECTS.regardless if divided else (1 - EFFECTS.slow)
     unlike = work is not None and any((x != y).any() for x, y in zip(work, total, strict=True))
     others = [work] if work is not None and unlike else []
-    whole, states, slow = side_by_side(
+    columns = zip(total, scores, *others, strict=True)
+    (whole, states), slow = side_by_side(
         partial(
-            test,
-            *(np.column_stack(columns) for columns in zip(total, scores, *others, strict=True)),
+            gates,
+            [
+                Together(*(np.column_stack(side) for side in columns), alpha=level * share),
+                Together(normal.durations, sample.durations, alpha=alpha * (1 - EFFECTS.whole)),
+            ],
             *strata,
-            alpha=level * share,
+            permutations=permutations,
             sessions=sessions,
-        ),
-        partial(
-            test,
-            normal.durations,
-            sample.durations,
-            *strata,
-            alpha=alpha * (1 - EFFECTS.whole),
-            sessions=sessions,
+            blocks=blocks,
         ),
         partial(slow_end, *total, *strata, level * EFFECTS.slow),
         rows=len(normal) + len(sample),
@@ -250,8 +246,12 @@ def two_families(
         often = 0.0 if runs is None or blocks is None else _test_slow_runs(slow, runs)
         over_all.append(max(slow.p_value, often) / EFFECTS.slow)
     if divided and kinds is not None:
-        regardless = test(
-            total[0][:, None], total[1][:, None], *kinds, alpha=level * EFFECTS.regardless
+        regardless = gate(
+            *(of[:, None] for of in total),
+            *kinds,
+            alpha=level * EFFECTS.regardless,
+            permutations=permutations,
+            blocks=blocks,
         )
         over_all.append(float(regardless.p_value.min()) / EFFECTS.regardless)
     by_type = whole.stratum_p_value.min(axis=1) / share

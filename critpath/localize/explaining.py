@@ -372,15 +372,14 @@ class _Groups:
 
     def align(self, execution: int) -> Alignment:
         """Align an execution, the last row, with its normal rows."""
-        normal, sample = self.comparison.normal, self.comparison.sample
+        sample = self.comparison.sample
         mine = self._path(sample, execution)
         alphabet = len(self.comparison.normal_vectors.symbols)
         home = self._home[execution]
         if self.settings.msa == "add" and home in self._aligned:
             return self._aligned[home].add(*mine)
         rows, _ = self.rows(execution)
-        group = [self._path(normal, i) for i in rows.tolist()]
-        sequences, durations = [p[0] for p in group], [p[1] for p in group]
+        sequences, durations = self._take_normal(rows)
         if self.settings.msa == "joint":
             together = [*sequences, mine[0]], [*durations, mine[1]]
             return align(*together, alphabet, method=self.settings.aligner)
@@ -390,11 +389,17 @@ class _Groups:
         )
         return self._aligned[home].add(*mine)
 
+    def _take_normal(self, rows: I64) -> tuple[list[U8], list[I64]]:
+        """Return the symbols and durations of normal paths, and keep what they are beyond these."""
+        group = self.comparison.normal.take(rows)
+        ends = group.paths.start[1:-1]
+        for place, row in enumerate(rows.tolist()):
+            self._segments[row] = segments_of(group.paths, place)
+        codes, durations = self.coder.codes(group), group.paths.duration
+        return np.split(codes, ends), np.split(durations, ends)
+
     def segments(self, normal: int) -> Segments:
-        """Return what a normal path is beyond its symbols."""
-        if normal not in self._segments:
-            one = _one(self.comparison.normal, normal)
-            self._segments[normal] = segments_of(one.paths, 0)
+        """Return what a normal path, which has been aligned with, is beyond its symbols."""
         return self._segments[normal]
 
     def callers(self, normal: int) -> dict[tuple[str, str], int]:

@@ -21,7 +21,9 @@ from critpath.stats.permutations import SLACK
 from critpath.stats.rows import (
     center_by,
     column_blocks,
+    hash_rows,
     mid_ranks,
+    order_hashed,
     order_rows,
     row_blocks,
     sum_by,
@@ -93,14 +95,14 @@ def effects(
     residual = _subtract_means(normal, mean, normal_stratum)
     excess = _subtract_means(sample, mean, sample_stratum)
     _make_summable(residual, excess)
-    order = order_rows(sample_stratum, sample)
+    order = order_hashed(hash_rows(sample_stratum, sample))
     replicates = EFFECTS.replicates if replicates is None else replicates
     kinds = ((sample_stratum == s).astype(np.float64)[:, None] for s in range(strata))
     both = _resampled_means(rng, chain(_list_blocks(excess), kinds), order, replicates)
     differences, mixes = both[:, :columns], both[:, columns:]
     for s in np.flatnonzero(known):
         rows = np.flatnonzero(normal_stratum == s)
-        rows = rows[order_rows(normal[rows])]
+        rows = rows[order_hashed(hash_rows(normal[rows]))]
         means = _resampled_means(rng, _list_blocks(residual), rows, replicates)
         differences -= mixes[:, [s]] * means
     if blocks is not None:
@@ -256,7 +258,9 @@ def _resampled_means(
     result = np.empty((replicates, rows.shape[1]))
     for begin in range(0, replicates, step):
         many = min(step, replicates - begin)
-        picked = rng.multinomial(n, np.full(n, 1 / n), size=many)
+        # How often each of n is picked, in n picks with replacement.
+        picks = rng.integers(0, n, (many, n)) + n * np.arange(many)[:, None]
+        picked = np.bincount(picks.ravel(), minlength=many * n).reshape(many, n).astype(np.float64)
         result[begin : begin + many] = picked @ rows / (picked @ size)[:, None]
     return result
 

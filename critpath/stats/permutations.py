@@ -7,22 +7,23 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import cast
+from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
 from critpath.model import F64, I64, Bool
 from critpath.schema.parameters.detect import GATE
 from critpath.schema.parameters.shared import NORMAL, PERMUTATIONS
-from critpath.stats._smallest import mark
+from critpath.stats._subsets import draw
 from critpath.stats.rows import (
     column_blocks,
     draw_groups,
-    make_seed,
+    hash_rows,
     mid_ranks,
+    order_hashed,
     order_rows,
+    seed_hashed,
     sum_by,
     sum_groups,
 )
@@ -63,6 +64,14 @@ class GateTest(Struct, frozen=True):
     by_session: bool
 
 
+class Together(Struct, frozen=True):
+    """Columns of both sets that are tested together at a level."""
+
+    normal: Values
+    sample: Values
+    alpha: float
+
+
 def gate(
     normal: Values,
     sample: Values,
@@ -79,22 +88,42 @@ def gate(
     Executions change places; with ``sessions`` whole ones do, with ``blocks`` the two sides of
     each block.
     """
+    found = gates(
+        [Together(normal, sample, alpha)], normal_stratum, sample_stratum,
+        permutations=permutations, sessions=sessions, blocks=blocks,
+    )  # fmt: skip
+    return found[0]
+
+
+def gates(
+    tests: Sequence[Together],
+    normal_stratum: I64,
+    sample_stratum: I64,
+    *,
+    permutations: int,
+    sessions: tuple[I64, I64] | None = None,
+    blocks: tuple[I64, I64] | None = None,
+) -> list[GateTest]:
+    """Make several tests with the same assignments: each is what `gate` makes of its columns."""
     # One order for any order of arrival: the same assignments, so the same p-values.
-    ours = order_rows(normal_stratum, normal)
-    theirs = order_rows(sample_stratum, sample)
+    hashes = (
+        hash_rows(sample_stratum, *(of.sample for of in tests)),
+        hash_rows(normal_stratum, *(of.normal for of in tests)),
+    )
+    theirs, ours = map(order_hashed, hashes)
     if sessions is not None:
         sessions = sessions[0][ours], sessions[1][theirs]
     if blocks is not None:
         blocks = blocks[0][ours], blocks[1][theirs]
-    columns = normal.shape[1]
-    values = _InOrder(sample, theirs, normal, ours)
+    values = _InOrder([of.sample for of in tests], theirs, [of.normal for of in tests], ours)
     strata = Strata.of(normal_stratum[ours], sample_stratum[theirs])
-    rng = np.random.default_rng(make_seed(sample, normal))
+    rng = np.random.default_rng(seed_hashed(*hashes))
+    levels = [of.alpha for of in tests]
     if blocks is None:
-        family = family_of(values, strata, sessions, alpha, rng)
+        family = family_of(values, strata, sessions, max(levels), rng)
     else:
-        family = family_of_blocks(values, strata, blocks, alpha)
-    plan, fewest = family.plan, max(PERMUTATIONS.least_drawn, math.ceil(1 / alpha))
+        family = family_of_blocks(values, strata, blocks, max(levels))
+    plan, fewest = family.plan, max(PERMUTATIONS.least_drawn, math.ceil(1 / min(levels)))
     drawn = min(permutations, max(fewest, PERMUTATIONS.work // max(1, sum(map(len, family.units)))))
     # As many as the test draws: with 999 the quantile that it needs is the largest one,
     # and p-values of the same data came out between 0.001 and 0.005.
@@ -102,30 +131,38 @@ def gate(
     divisors = balance(map(family.sums, pilot), family.divisors)
     # In canonical order the sample's executions come first in every stratum.
     found = family.sums(plan.as_given())
-    observed = [t[0] / d for t, d in zip(found, divisors, strict=True)]
-    reached = [np.zeros(3 * columns, np.int64) for _ in divisors]
-    largest = []
+    # Rank, log and tail of all columns: those of each test are some of each.
+    observed = [(t[0] / d).reshape(3, -1) for t, d in zip(found, divisors, strict=True)]
+    reached = [np.zeros(of.shape, np.int64) for of in observed]
+    able = [np.flatnonzero([True, *(w * level >= 1 for w in family.ways)]) for level in levels]
+    largest: list[list[F64]] = [[] for _ in tests]
     for picked in assign(plan, rng, drawn):
-        standardised = [t / d for t, d in zip(family.sums(picked), divisors, strict=True)]
-        most = np.max([t.max(axis=1, initial=-np.inf) for t in standardised], axis=0)
-        largest.append(most)
-        ordered = np.sort(most)
-        for i, value in enumerate(observed):
-            reached[i] += count_reaching(ordered, value)
-    done = np.concatenate(largest)
-    best = [share_reaching(plan, r, len(done)).reshape(3, columns).min(axis=0) for r in reached]
-    by_stratum = np.ones((len(strata.members), columns))
-    for stratum_of, p in zip(family.singles, best[1:], strict=True):
-        by_stratum[stratum_of] = p
-    return GateTest(
-        p_value=best[0],
-        stratum_p_value=by_stratum,
-        critical=float(np.quantile(done, 1 - alpha)),
-        permutations=len(done),
-        exact=plan.exact,
-        ways=plan.ways,
-        by_session=sessions is not None,
-    )
+        sums = zip(family.sums(picked), divisors, strict=True)
+        standardised = [(t / d).reshape(len(t), 3, -1) for t, d in sums]
+        for place, among, of in zip(values.places, able, largest, strict=True):
+            each = [standardised[i][:, :, place].max(axis=(1, 2), initial=-np.inf) for i in among]
+            of.append(np.max(each, axis=0))
+            ordered = np.sort(of[-1])
+            for i in among:
+                reached[i][:, place] += count_reaching(ordered, observed[i][:, place])
+    many = sum(map(len, largest[0]))
+    best = np.ones((1 + len(strata.members), values.shape[1]))
+    rows = np.array([0, *(1 + s for s in family.singles)])
+    for place, among in zip(values.places, able, strict=True):
+        for i in among:
+            best[rows[i], place] = share_reaching(plan, reached[i][:, place], many).min(axis=0)
+    return [
+        GateTest(
+            p_value=best[0, place],
+            stratum_p_value=best[1:, place],
+            critical=float(np.quantile(np.concatenate(of), 1 - test.alpha)),
+            permutations=many,
+            exact=plan.exact,
+            ways=plan.ways,
+            by_session=sessions is not None,
+        )
+        for test, place, of in zip(tests, values.places, largest, strict=True)
+    ]
 
 
 def count_reaching(ordered: F64, observed: F64) -> I64:
@@ -134,20 +171,31 @@ def count_reaching(ordered: F64, observed: F64) -> I64:
 
 
 class _InOrder:
-    """The rows of the sample, then the normal ones, each in an order; copied as asked for."""
+    """The rows of the sample, then the normal ones, each in an order; copied as asked for.
 
-    def __init__(self, sample: Values, theirs: I64, normal: Values, ours: I64) -> None:
+    Tables of several tests are side by side, each in its place.
+    """
+
+    def __init__(self, sample: list[Values], theirs: I64, normal: list[Values], ours: I64) -> None:
         self._sides = (sample, theirs), (normal, ours)
-        self.shape = len(theirs) + len(ours), sample.shape[1]
+        ends = np.cumsum([table.shape[1] for table in sample]).tolist()
+        self.places = [slice(*pair) for pair in pairwise([0, *ends])]
+        self.shape = len(theirs) + len(ours), ends[-1]
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def __getitem__(self, rows: I64) -> Values:
-        (sample, theirs), (normal, ours) = self._sides
-        many = int(np.searchsorted(rows, len(theirs)))  # rows ascend
-        parts = sample[theirs[rows[:many]]], normal[ours[rows[many:] - len(theirs)]]
-        return cast("Values", np.concatenate(parts))
+        first = self._sides[0]
+        many = int(np.searchsorted(rows, len(first[1])))  # rows ascend
+        result = np.empty((len(rows), self.shape[1]), first[0][0].dtype)
+        picked = rows[:many], rows[many:] - len(first[1])
+        for into, at, (tables, order) in zip(
+            (result[:many], result[many:]), picked, self._sides, strict=True
+        ):
+            for place, table in zip(self.places, tables, strict=True):
+                into[:, place] = table[order[at]]
+        return result
 
 
 # Scores to add up: of executions, sessions or blocks.
@@ -174,16 +222,23 @@ class Family:
     units: list[F64]  # per stratum of the plan: [units, 3 * columns]
     plan: Plan
     singles: list[int]  # strata that are tested by themselves
+    ways: list[float]  # to exchange each of these
     places: list[int]  # of these in the plan
     divisors: list[F64]
 
     @classmethod
     def of(
-        cls, units: list[F64], plan: Plan, tested: list[int], singles: list[int], scales: list[F64]
+        cls,
+        units: list[F64],
+        plan: Plan,
+        tested: list[int],
+        singles: dict[int, float],
+        scales: list[F64],
     ) -> Family:
         """Return that of scores whose sums vary by ``scales``."""
         divisors = [np.sqrt(np.where(scale > 1e-12, scale, np.inf)) for scale in scales]
-        return cls(units, plan, singles, [tested.index(s) for s in singles], divisors)
+        places = [tested.index(s) for s in singles]
+        return cls(units, plan, [*singles], [*singles.values()], places, divisors)
 
     @cached_property
     def _totals(self) -> list[F64]:
@@ -271,13 +326,9 @@ def family_of(
         plan = Assignments([len(units[0])], [picks])
     # A family of one stratum twice would be the same test twice; a type too small to
     # reach the level by itself would only blunt the others.
-    singles = [
-        s
-        for s in tested
-        if len(tested) > 1
-        and sessions is None
-        and count_ways([(len(members[s]) - chosen[s], chosen[s])]) * alpha >= 1
-    ]
+    alone = tested if len(tested) > 1 and sessions is None else []
+    ways = {s: count_ways([(len(members[s]) - chosen[s], chosen[s])]) for s in alone}
+    singles = {s: many for s, many in ways.items() if many * alpha >= 1}
     scales = [variance.sum(axis=0), *(variance[s] for s in singles)]
     return Family.of(units, plan, tested, singles, scales)
 
@@ -310,11 +361,9 @@ def family_of_blocks(
     if units:  # how blocks are numbered must not matter
         order = order_rows(np.concatenate(units, axis=1))
         units = [unit[order] for unit in units]
-    singles = [
-        s
-        for s, unit in zip(tested, units, strict=True)
-        if len(tested) > 1 and 2.0 ** int(unit.any(axis=1).sum()) * alpha >= 1
-    ]
+    alone = zip(tested, units, strict=True) if len(tested) > 1 else ()
+    ways = {s: Flips(int(unit.any(axis=1).sum())).ways for s, unit in alone}
+    singles = {s: many for s, many in ways.items() if many * alpha >= 1}
     over_all = np.sum(units, axis=0) if units else np.zeros((1, 3 * values.shape[1]))
     squares = [over_all, *(units[tested.index(s)] for s in singles)]
     scales = [(unit**2).sum(axis=0) for unit in squares]
@@ -515,7 +564,9 @@ def share_reaching(plan: Plan, reached: I64, looked_at: int) -> F64:
 def _subsets(rng: np.random.Generator, many: int, n: int, k: int) -> Picked:
     """Draw subsets of ``k`` of ``n``, all equally likely."""
     if k * k > 2 * n:  # most draws would have a number twice
-        return mark_smallest(rng.random((many, n), dtype=np.float32), k)
+        marked = np.empty((many, n), np.uint8)
+        draw(rng.integers(0, 1 << 64, many, np.uint64), k, marked)
+        return marked.view(np.bool_)
     # Few of many: numbers drawn at random, and again where one came twice.
     picked = rng.integers(0, n, (many, k))
     repeat = np.arange(many)
@@ -524,13 +575,6 @@ def _subsets(rng: np.random.Generator, many: int, n: int, k: int) -> Picked:
         repeat = repeat[(ordered[:, 1:] == ordered[:, :-1]).any(axis=1)]
         picked[repeat] = rng.integers(0, n, (len(repeat), k))
     return picked
-
-
-def mark_smallest(keys: npt.NDArray[np.float32], k: int) -> Bool:
-    """Mark the ``k`` smallest of every row, the first ones of equals."""
-    marked = np.empty(keys.shape, np.uint8)
-    mark(keys, k, marked)
-    return marked.view(np.bool_)
 
 
 def _sums(picked: Picked, scores: F64) -> F64:

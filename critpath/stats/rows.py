@@ -6,6 +6,7 @@ import hashlib
 from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 
 from critpath.model import F64, I64, Whole
 
@@ -84,8 +85,39 @@ def row_blocks(rows: int, size: int = 1 << 15) -> list[slice]:
     return [slice(first, first + size) for first in range(0, rows, size)]
 
 
+_ODD = np.uint64(0x9E3779B97F4A7C15)  # technical: spreads what differs over all higher bits
+_HALF = np.uint64(32)  # technical
+
+
+def hash_rows(*tables: F64 | Whole) -> npt.NDArray[np.uint64]:
+    """Return a number of each row's content in all tables; one may be a single column."""
+    hashes = np.zeros(len(tables[0]), np.uint64)
+    for rows in row_blocks(len(hashes)):
+        some = hashes[rows]
+        for column in (column for table in tables for column in np.atleast_2d(table[rows].T)):
+            kind = np.float64 if column.dtype.kind == "f" else np.int64
+            some ^= np.ascontiguousarray(column, kind).view(np.uint64)
+            some *= _ODD
+            some ^= some >> _HALF
+    return hashes
+
+
+def order_hashed(hashes: npt.NDArray[np.uint64]) -> I64:
+    """Return an order of rows that only their content decides."""
+    return np.argsort(hashes, kind="stable")
+
+
+def seed_hashed(*hashes: npt.NDArray[np.uint64]) -> int:
+    """Make a seed of rows, as `make_seed`, without an order of their columns."""
+    digest = hashlib.blake2b(digest_size=8)
+    for each in hashes:
+        digest.update(np.int64(len(each)).tobytes())
+        digest.update(np.sort(each).data)
+    return int.from_bytes(digest.digest(), "little")
+
+
 def make_seed(*arrays: F64 | I64) -> int:
-    """Make a seed of the data, so that equal data always give equal p-values.
+    """Make a seed of the data, so that equal data always give equal figures.
 
     Rows are put in order first: the order of executions must not matter.
     """

@@ -10,6 +10,7 @@ equivalent-t2  the factor t2 that Fisher's exact test amounts to
 false-alarms   how often the permutation test, and `detect` as shipped, alarm for equal sets
 gate           the same, and the power of both
 groups         the gate's permutations of large sets in groups beside those of single executions
+covariance     draws from the covariance of the statistics, beside permutations: both for equal sets
 sessions       false alarms where every session has its own speed
 outliers       healthy executions that the paper's mean + k std marks
 conformal      p-values and marks of single executions, by several scores
@@ -34,7 +35,7 @@ from critpath.detect import coarse
 from critpath.detect.coarse import algorithm1, detect
 from critpath.model import I64
 from critpath.schema.parameters import list_parameters, overridden
-from critpath.stats.permutations import gate
+from critpath.stats.permutations import Strata, family_of, gate
 
 ALPHA: Final = 0.01
 FLOOR: Final = 0.05
@@ -44,6 +45,14 @@ LARGE: Final = (
     Setting("rare states", 10_000, 10_000),
     Setting("heavy tail", 10_000, 10_000),
     Setting("heavy tail", 20_000, 2_000),
+)
+# And the share of the executions that have each of half of the states.
+LOPSIDED: Final = (
+    (Setting("lognormal .3", 1_000, 1_000), 1.0),
+    (Setting("lognormal .3", 1_000, 1_000), 0.002),
+    (Setting("lognormal .3", 1_800, 200), 1.0),
+    (Setting("lognormal .3", 1_800, 200), 0.05),
+    (Setting("lognormal .3", 1_800, 200), 0.002),
 )
 MOST: Final = 0.012  # false alarms of the default decision
 # The paper's rules, as (t1, t2, y reference) of one call each.
@@ -281,6 +290,49 @@ def groups(repeats: int, text: str) -> str:
     )
 
 
+# -- Covariance ------------------------------------------------------------------------------
+
+
+def by_covariance(normal: I64, sample: I64, rng: np.random.Generator) -> bool:
+    """Decide as the gate's p would if its statistics were normal, with their covariance."""
+    values = np.concatenate([sample, normal])
+    values = np.column_stack([values, values.sum(axis=1)])
+    strata = Strata.of(np.zeros(len(normal), np.int64), np.zeros(len(sample), np.int64))
+    family = family_of(values, strata, None, ALPHA, rng)
+    (units,), many = family.units, family.plan.chosen[0]
+    apart = many * (len(units) - many) / (len(units) - 1)
+    share, axes = np.linalg.eigh(apart * np.cov(units.T, bias=True))
+    drawn = rng.standard_normal((PERMUTATIONS, len(share))) * np.sqrt(np.maximum(share, 0))
+    drawn = (drawn @ axes.T / family.divisors[0]).max(axis=1)
+    found = (family.sums(family.plan.as_given())[0] / family.divisors[0]).max()
+    return bool(1 + (drawn >= found).sum() <= ALPHA * (1 + PERMUTATIONS))
+
+
+def covariance(repeats: int, text: str) -> str:
+    """Count alarms for equal sets; CPU time with what both do beside: scores and their order."""
+    rows = []
+    for setting, share in LOPSIDED:
+        if text not in setting.name:
+            continue
+        rng = random("covariance", setting, share)
+        alarms, taken = np.zeros(2), np.zeros(2)
+        for _ in range(repeats):
+            pair = setting.pair(rng)
+            for each in pair:
+                each[:, ::2] *= rng.random(each[:, ::2].shape) < share
+            marks = [time.process_time()]
+            alarms[0] += by_gate(*pair)[0]
+            marks.append(time.process_time())
+            alarms[1] += by_covariance(*pair, rng)
+            marks.append(time.process_time())
+            taken += np.diff(marks)
+        cells = [str(Cell(count / repeats, repeats)) for count in alarms]
+        cells += [f"{1e3 * one / repeats:.1f}" for one in taken]
+        rows.append((f"{setting.name}, {share:.1%} have each other state", cells))
+    columns = ("permutations", "covariance", "permutations, ms", "covariance, ms")
+    return markdown(f"equal sets: alarms at {ALPHA}", columns, rows)
+
+
 # -- Sessions ----------------------------------------------------------------------------
 
 
@@ -366,6 +418,7 @@ TABLES: Final[dict[str, tuple[Callable[[int, str], str], int, int]]] = {
     "false-alarms": (false_alarms, 10, 2000),
     "gate": (gates, 5, 500),
     "groups": (groups, 2, 200),
+    "covariance": (covariance, 20, 2000),
     "sessions": (sessions, 4, 200),
     "outliers": (paper_outliers, 5, 200),
     "conformal": (conformal, 2, 400),

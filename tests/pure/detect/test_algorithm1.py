@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import fisher_exact
 
-from critpath.detect.coarse import algorithm1
+from critpath.detect.coarse import Y_REFERENCES, _measure_sides, _Pool, algorithm1
 from critpath.text.notes import word_all
 
 
@@ -94,3 +94,22 @@ def test_bad_settings_are_refused():
         algorithm1(column(1), column(1), t2=0)
     with pytest.raises(ValueError, match="both sets"):
         algorithm1(np.zeros((0, 1), np.int64), column(1))
+
+
+@pytest.mark.parametrize("reference", Y_REFERENCES)
+@pytest.mark.parametrize(("many", "chosen"), [(2, 1), (9, 8), (60, 20), (301, 7)])
+def test_a_split_of_a_pool_is_looked_at_as_two_sets(reference, many, chosen):
+    """Without a copy of the larger side: the same counts, the same means and spreads."""
+    rng = np.random.default_rng(many)
+    columns = rng.integers(0, 10**9, (4, many))
+    columns[1] = 5
+    columns[2] *= rng.random(many) < 0.1
+    mine = np.array([np.sort(rng.permutation(many)[:chosen]) for _ in range(5)])
+    found = _Pool.of(columns).divide(mine, reference)
+    for i, rows in enumerate(mine):
+        rest = np.setdiff1d(np.arange(many), rows)
+        expected = _measure_sides(columns.T[rest], columns.T[rows], reference)
+        assert (found.n, found.m) == (expected.n, expected.m)
+        for name in ("x", "y", "mean", "sample_mean"):
+            assert getattr(found, name)[i].tolist() == getattr(expected, name).tolist()
+        assert found.std[i] == pytest.approx(expected.std, rel=1e-9, abs=1e-7 * np.ptp(columns))

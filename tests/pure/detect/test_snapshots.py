@@ -285,8 +285,6 @@ def test_assignments_of_units(snapshot):
     facts["ways"] = [
         permutations.count_ways(c) for c in ((), [(3, 2)], [(3, 2), (10, 7)], [(900, 900)])
     ]
-    marks = permutations.mark_smallest(np.array([[3, 1, 2, 1], [0, 0, 0, 0]], np.float32), 2)
-    facts["smallest"] = marks
     for ours, theirs in ((1, 4), (2, 2), (4, 4), (3, 9)):
         for level in (0.2, 0.03, 0.01):
             sets = np.arange(ours).repeat(2), np.arange(theirs).repeat(2)
@@ -355,7 +353,7 @@ def test_the_papers_algorithm(snapshot):
                 )
     facts["one"] = coarse.algorithm1(x[:1], y[:1], names=("a", "b", "c", "d"))
     facts["false alarms"] = [
-        coarse.false_alarms(x.T.copy(), m, coarse.algorithm1, 3) for m in (2, 5, 12)
+        coarse.false_alarms(x.T.copy(), m, coarse.apply_rules, 3) for m in (2, 5, 12)
     ]  # fmt: skip
     snapshot("paper", facts)
 

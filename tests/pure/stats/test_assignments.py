@@ -8,7 +8,8 @@ import math
 import numpy as np
 import pytest
 
-from critpath.stats.permutations import Assignments, count_ways, mark_smallest
+from critpath.stats._subsets import draw
+from critpath.stats.permutations import Assignments, Together, count_ways, gate, gates
 
 
 @pytest.mark.parametrize(("n", "k"), [(5, 2), (5, 3), (6, 6), (4, 0), (1, 1), (9, 1), (9, 8)])
@@ -52,37 +53,47 @@ def test_more_ways_than_a_float_holds():
     assert count_ways([(2, 2), (3, 0)]) == 6
 
 
-@pytest.mark.parametrize("unit", [1, 2**-10, 2**-24])
-@pytest.mark.parametrize("n", [30, 5_001])
-def test_the_smallest_are_marked_and_of_equals_the_first(n, unit):
-    """Keys below 1 and beyond, with many equals and with few, on the bounds of buckets."""
-    rng = np.random.default_rng(3)
-    for levels in (2, 5, 1000, 2**24):
-        keys = (rng.integers(0, levels, (40, n)) * unit).astype(np.float32)
-        for k in (1, 7, n - 1, n):
-            marked = mark_smallest(keys, k)
-            order = np.argsort(keys, axis=1, kind="stable")[:, :k]
-            expected = np.zeros(keys.shape, bool)
-            np.put_along_axis(expected, order, True, axis=1)
-            assert marked.tolist() == expected.tolist()
+@pytest.mark.parametrize(("n", "k"), [(12, 5), (12, 11), (200, 100), (500, 40), (2_000, 1_500)])
+def test_members_of_large_subsets_are_as_often_together_as_apart(n, k):
+    """Every member, and every pair of neighbours, comes as often as chance has it."""
+    marked = np.zeros((20_000, n), np.uint8)
+    draw(np.random.default_rng(4).integers(0, 1 << 64, len(marked), np.uint64), k, marked)
+    assert (marked.sum(axis=1) == k).all()
+    for found, share in (
+        (marked, k / n),
+        (marked[:, 1:] & marked[:, :-1], k / n * (k - 1) / (n - 1)),
+        (marked[:, 8:] & marked[:, :-8], k / n * (k - 1) / (n - 1)),
+    ):
+        deviation = math.sqrt(share * (1 - share) / len(marked))
+        assert np.abs(found.mean(axis=0) - share).max() < 5 * deviation
 
 
-@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf, -1.0, -1e-30, -3e38])
-@pytest.mark.parametrize("n", [1, 2, 33, 5_001])
-def test_keys_that_have_no_place_are_refused(wrong, n):
-    """Wherever they stand, and however many are asked for: nothing is read beside them."""
-    for row, column in ((0, 0), (2, n - 1), (1, n // 2)):
-        keys = np.full((3, n), 0.5, np.float32)
-        keys[row, column] = wrong
-        for k in {1, n}:
-            with pytest.raises(ValueError, match="finite and not negative"):
-                mark_smallest(keys, k)
-    everywhere = np.full((3, n), wrong, np.float32)
-    with pytest.raises(ValueError, match="finite and not negative"):
-        mark_smallest(everywhere, 1)
+def test_what_cannot_be_drawn_is_refused():
+    marked = np.zeros((3, 4), np.uint8)
+    for k, rows in ((-1, 3), (5, 3), (2, 2), (2, 4)):
+        with pytest.raises(ValueError, match="k from 0 to n"):
+            draw(np.zeros(rows, np.uint64), k, marked)
+    draw(np.zeros(3, np.uint64), 4, marked)
+    assert marked.all()
+    draw(np.zeros(3, np.uint64), 0, marked)
+    assert not marked.any()
+    draw(np.zeros(3, np.uint64), 0, np.zeros((3, 0), np.uint8))
 
 
-def test_a_zero_with_a_sign_and_the_largest_keys_are_some():
-    keys = np.array([[3e38, -0.0, 1.0, 0.0, 2.0]], np.float32)
-    assert mark_smallest(keys, 3).tolist() == [[False, True, True, True, False]]
-    assert mark_smallest(keys, 5).all()
+def test_tests_that_are_made_together_are_each_what_it_is_alone():
+    """Where all assignments are looked at, so that none depends on chance."""
+    rng = np.random.default_rng(5)
+    sides = [rng.integers(0, 50, (of, 5)) for of in (7, 4)]
+    strata = np.array([0, 0, 0, 0, 1, 1, 1]), np.array([0, 0, 1, 1])
+    parts = [[side[:, of] for side in sides] for of in (slice(2), slice(2, 5))]
+    levels = (0.3, 0.02)
+    both = gates(
+        [Together(*part, level) for part, level in zip(parts, levels, strict=True)],
+        *strata, permutations=99,
+    )  # fmt: skip
+    for found, part, level in zip(both, parts, levels, strict=True):
+        alone = gate(*part, *strata, alpha=level, permutations=99)
+        assert alone.exact
+        assert found.p_value.tolist() == alone.p_value.tolist()
+        assert found.stratum_p_value.tolist() == alone.stratum_p_value.tolist()
+        assert (found.critical, found.permutations) == (alone.critical, alone.permutations)

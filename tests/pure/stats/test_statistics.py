@@ -9,7 +9,13 @@ from scipy.special import betaincinv, chdtri, stdtr
 from scipy.stats import false_discovery_control, hypergeom, rankdata
 
 from critpath.model import number_codes
-from critpath.stats.rows import mid_ranks, order_rows
+from critpath.stats.rows import (
+    hash_rows,
+    mid_ranks,
+    order_hashed,
+    order_rows,
+    seed_hashed,
+)
 from critpath.stats.tails import (
     benjamini_hochberg,
     beta_quantile,
@@ -40,6 +46,21 @@ def test_rows_are_in_the_order_of_lexsort(rows, most):
     assert order_rows(table[:, 0], table[:, 1:]).tolist() == expected.tolist()
     assert order_rows(table / 7).tolist() == expected.tolist()
     assert order_rows(table[:, :0]).tolist() == list(range(rows))
+
+
+@pytest.mark.parametrize("kind", [np.int64, float])
+def test_rows_are_ordered_by_their_content_alone(kind):
+    """Two rows that differ anywhere are told apart, and in which order they come is no matter."""
+    rng = np.random.default_rng(6)
+    table = (rng.integers(0, 3, (70_000, 6)) << rng.integers(0, 60, 6)).astype(kind)
+    hashes = hash_rows(table[:, 0], table[:, 1:])
+    assert len(np.unique(hashes)) == len(np.unique(table, axis=0))
+    mixed = rng.permutation(len(table))
+    again = hash_rows(table[mixed, 0], table[mixed, 1:])
+    assert seed_hashed(again) == seed_hashed(hashes)
+    assert (table[mixed][order_hashed(again)] == table[order_hashed(hashes)]).all()
+    assert seed_hashed(hashes[1:]) != seed_hashed(hashes)
+    assert seed_hashed(hashes, hashes[:5]) != seed_hashed(hashes[:5], hashes)
 
 
 @pytest.mark.parametrize("codes", [[], [3], [3, 0, 3, 5], [-1, 4, -1], [10**12, 7, 7]])
