@@ -80,7 +80,7 @@ class CountsFile(Struct, frozen=True):
         try:
             with open_file(self.file) as stream:
                 metadata = pq.read_schema(stream).metadata or {}
-        except (pa.ArrowException, OSError):
+        except (pa.ArrowException, OSError, ValueError):  # of names that are no UTF-8
             return False
         return _FORMAT.encode() in metadata.get(_KEY, b"")[:200]
 
