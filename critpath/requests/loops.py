@@ -14,13 +14,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import combinations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from critpath.model import F64, I32, I64, Bool
+from critpath.processes import side_by_side
 from critpath.requests._chains import Chains
 from critpath.requests.statements import find_holds
 from critpath.schema.parameters.requests import CHAINS, OWNERS
@@ -499,21 +500,27 @@ def draw_states(loop: Loop, others: I64) -> States:
         learned, begin = loop.select(0, CHAINS.learned_from, others)
     runs = [_Drawn(learned, seed) for seed in range(CHAINS.runs)]
     guess = guess_rounds(learned), guess_asks(learned)
-    for seed, run in enumerate(runs):
+
+    def settle(seed: int) -> None:
         if seed:
-            run.guess(learned, *guess)
+            runs[seed].guess(learned, *guess)
         else:
-            run.begin(begin)
-        run.cool(CHAINS.hot if seed else 1.0)
+            runs[seed].begin(begin)
+        runs[seed].cool(CHAINS.hot if seed else 1.0)
+
+    def draw(run: _Drawn) -> None:
+        for _ in range(CHAINS.drawn):
+            run.chains.sweep(1.0, CHAINS.proposals, run.tally)
+
+    # Each has its own chains, and draws without Python.
+    side_by_side(*(partial(settle, seed) for seed in range(len(runs))))
     if _find_disputed(runs) > CHAINS.disputed:
-        for run in runs[1:]:
-            run.reheat(CHAINS.gain * len(learned.calls))
+        least = CHAINS.gain * len(learned.calls)
+        side_by_side(*(partial(run.reheat, least) for run in runs[1:]))
     scores = np.array([run.chains.score() for run in runs])
     if learned is not loop:
         runs = [_carry_over(run, loop, seed) for seed, run in enumerate(runs)]
-    for run in runs:
-        for _ in range(CHAINS.drawn):
-            run.chains.sweep(1.0, CHAINS.proposals, run.tally)
+    side_by_side(*(partial(draw, run) for run in runs))
     shares = np.array([run.tally for run in runs]) / CHAINS.drawn
     whole, apart = _find_apart(shares, scores, learned)
     owner, share = np.full(len(loop.calls), -1, np.int64), np.zeros(len(loop.calls))
