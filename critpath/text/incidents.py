@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from critpath.text.answer import describe_headline, describe_why, first_cause
 from critpath.text.explanation import describe_cause, describe_cost
 from critpath.text.phrases import listed
-from critpath.units import format_pair, plural, safe_text
+from critpath.units import format_pair, log_text, plural, safe_text
 
 if TYPE_CHECKING:
     from critpath.documents import ComparisonDocument, IncidentDocument
@@ -47,7 +47,7 @@ def describe_incident(one: IncidentDocument) -> str:
         line += f"; seen before: {one.known}"
     if one.count > 1:
         line += f" ({plural(one.count, 'time')}, last {one.last})"
-    return safe_text(line)
+    return log_text(safe_text(line))
 
 
 def _measure(one: IncidentDocument) -> str:

@@ -35,6 +35,10 @@ from critpath.text.incidents import describe_incident
             {"known": "lock", "count": 2},
             "NOW h loss: they wait; seen before: lock (2 times, last T)",
         ),
+        (
+            {"when": "::error::\x1b[31m", "sentence": "a\n::stop::"},
+            ": :error::\ufffd[31m h loss: a\ufffd::stop::",
+        ),
     ],
 )
 def test_lines(more: dict[str, Any], line: str) -> None:
