@@ -57,6 +57,16 @@ BEFORE: Final = (
     *("critpath/doors.py", "critpath/errors.py", "critpath_record/__init__.py"),
     *("critpath_record/rooted.py", "critpath_record/shown.py"),
 )
+# Where root writes by a name; else only by descriptors of directories that it has looked at
+# (tests/kernel/record/test_where_root_writes.py reads all system calls).
+WRITES: Final = {
+    "/sys/kernel/tracing": "instances of its own; for a moment `options/record-cmd`; the mount",
+    "/sys/fs/cgroup/": "the control group that a command is counted in",
+    "/run/critpath": "the registry, sockets; `/run/critpath-marks`: the markers of users",
+    "/var/cache/critpath": "what an event costs",
+    "/dev/null": "nothing",
+    "/tmp/": "`critpath doctor --deep` alone: what it tries, new, in a directory of its own",  # noqa: S108
+}
 # What it loads of the rest.  The last ones, with numpy, only when a trace of LTTng is there, to
 # count what is in it.
 BESIDE: Final = (
@@ -120,6 +130,8 @@ def table() -> str:
         "`--recorder lttng`, when its trace is there, and with numpy: what is in it is counted"
     )
     lines += _rows(f"with {counting}", [f"critpath/{file}" for file in COUNTING])
+    lines += ["", "| where root writes by a name | what |", "|---|---|"]
+    lines += [f"| `{place}` | {what} |" for place, what in WRITES.items()]
     return "\n".join(lines)
 
 
