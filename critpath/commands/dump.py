@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import json
 import os
 from dataclasses import replace
@@ -186,4 +187,8 @@ def record_always(arguments: argparse.Namespace, settings: Settings) -> int:
         with contextlib.suppress(OSError):  # nobody reads it any more: no reason to end
             hint(f"critpath: {line}", quiet=quiet and not line.startswith("warning: "))
 
+    # What goes on for months is tidied as Python does by itself, not as a short command is; less
+    # what there is by now.
+    gc.freeze()
+    gc.set_threshold(700, 10, 10)
     return Flight(request, say).run()

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import gc
 import itertools
 import json
 import os
 import re
+import signal
 import sys
+import threading
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -627,3 +631,37 @@ def test_a_suspension_is_a_gap_of_every_layer_also_for_requests_that_are_followe
     assert crossed == journal.list_opened({"network"}, before)
     assert len(crossed) == len(journal.list_opened({"base"}, before)) == 1
     flown.flight._live.requests = requests
+
+
+def test_a_day_leaves_memory_files_and_threads_as_they_were(
+    fly: Callable[..., Flown], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 24 hours with a dump every second one the last ones need no more than the first ones."""
+    monkeypatch.setattr(service, "_TICK", (0.05, 1200.0))
+    monkeypatch.setattr(service, "_SECOND", 1200.0)
+    flown = fly(dumps=3)
+    flown.flight.rest = flown.flight.loop.control.longest = flown.time.step = 1200.0
+    ours = tracemalloc.Filter(True, f"{Path(service.__file__).parents[1]}/*")
+
+    def fly_on(dumps: int) -> tuple[int, int, int, int]:
+        for _ in range(dumps):
+            flown.time.pass_time(7190)
+            flown.switch()
+            flown.time.pass_time(5)
+            flown.signal(signal.SIGUSR1)
+            flown.time.pass_time(5)
+        gc.collect()
+        taken = tracemalloc.take_snapshot().filter_traces([ours]).statistics("filename")
+        files = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - no object for each
+        return sum(of.size for of in taken), len(gc.get_objects()), files, threading.active_count()
+
+    tracemalloc.start()
+    try:
+        size, objects, *others = fly_on(2)
+        later, more, *now = fly_on(10)
+    finally:
+        tracemalloc.stop()
+    assert flown.status()["dumps"]["made"] == 12
+    assert now == others
+    assert more < objects + 100
+    assert later < size + 20 * 1024  # what the journal and the losses keep is bounded, too
