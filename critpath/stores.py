@@ -779,6 +779,7 @@ def _read_status(error: BaseException) -> int:
     found = about.get("HTTPStatusCode") if isinstance(about, dict) else None
     for status in (found, getattr(error, "status", None), getattr(error, "code", None)):
         with suppress(TypeError, ValueError):
-            if status is not None and 400 <= int(status) < 600:
+            # aiohttp calls whatever it cannot read 400.
+            if status is not None and int(status) in {401, 403, 408, 429, *range(500, 600)}:
                 return int(status)
     return 0

@@ -8,7 +8,8 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,7 +29,7 @@ class Cluster:
     processes: list[subprocess.Popen[bytes]]
     wait_for: Callable[..., object]
 
-    def worker(self) -> subprocess.Popen[bytes]:
+    def worker(self, more: Mapping[str, str] = ENVIRONMENT) -> subprocess.Popen[bytes]:
         """Start a worker; without a nanny, that nobody starts it again."""
         number = len(self.processes)
         log = self.home / f"worker-{number}.log"
@@ -41,7 +42,7 @@ class Cluster:
                     *("--local-directory", self.home / str(number)),
                 ],
                 cwd=self.home / str(number),  # not the user's
-                env=ENVIRONMENT,
+                env={**ENVIRONMENT, **more},
                 stdout=stream,
                 stderr=stream,
             )
@@ -171,3 +172,63 @@ def test_what_cannot_be_read_is_named_once_and_leaves_nothing(
     assert done.stderr.splitlines()[0] == local.stderr.splitlines()[0]
     assert re.search(r"\bbad\b", done.stderr)
     assert sorted(f.name for f in here.iterdir()) == before
+
+
+def test_workers_read_and_write_on_a_store_themselves(critpath, guest, cluster, tmp_path):
+    """Between them, the scheduler and who asks go names: the store is not asked for the user."""
+    import fsspec  # noqa: PLC0415 - with the server
+    from moto.server import create_backend_app  # noqa: PLC0415 - as above
+    from werkzeug.serving import make_server  # noqa: PLC0415 - as above
+
+    server = make_server("127.0.0.1", 0, create_backend_app("s3"), threaded=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    there = {
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.port}",
+        "AWS_ACCESS_KEY_ID": "somebody",
+        "AWS_SECRET_ACCESS_KEY": "notforanybodytosee",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
+    try:
+        fs = fsspec.filesystem(
+            "s3",
+            endpoint_url=there["AWS_ENDPOINT_URL"],
+            key="somebody",
+            secret="notforanybodytosee",  # noqa: S106 - moto takes any
+            skip_instance_cache=True,
+        )
+        fs.mkdir("hosts")
+        for number in range(6):
+            fs.put(f"{guest('normal')}/", f"hosts/day/host-{number}/", recursive=True)
+        for process in cluster.processes[1:]:
+            process.kill()  # those without access to the store
+        victim, _ = (cluster.worker(there) for _ in range(2))
+        words = ("export", "--format", "paths", "--execution", REQUESTS, "s3://hosts/day")
+        command = [sys.executable, "-m", "critpath", *words, "-o", "s3://hosts/paths"]
+        with subprocess.Popen(
+            [*command, "--engine", f"dask:{cluster.address}"],
+            cwd=tmp_path,
+            env=ENVIRONMENT | there,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as run:
+            cluster.wait_for(lambda: [n for n in fs.find("hosts", refresh=True) if "partial" in n])
+            victim.kill()
+            out, err = run.communicate()
+        assert (run.returncode, out) == (0, ""), err
+        assert "of 6 recordings saved to s3://hosts/paths (a dataset of 6 files)" in err
+        fs.invalidate_cache()
+        names = [name.removeprefix("hosts/paths/") for name in fs.find("hosts/paths")]
+        assert names == ["_critpath.json", *(f"part-0000{n}.parquet" for n in range(6))]
+        assert not [name for name in fs.find("hosts") if "partial" in name]
+        listed = json.loads(fs.cat_file("hosts/paths/_critpath.json"))
+        assert [part["recordings"] for part in listed["parts"]] == [
+            [f"s3://hosts/day/host-{n}/trace"] for n in range(6)
+        ]
+        (tmp_path / "host-0").symlink_to(guest("normal"))
+        local = critpath(*words[:-1], "host-0", "-o", "local", cwd=tmp_path)
+        assert local.returncode == 0, local.stderr
+        (first,) = json.loads((tmp_path / "local/_critpath.json").read_text())["parts"]
+        assert {part["executions"] for part in listed["parts"]} == {first["executions"]}
+    finally:
+        server.shutdown()
