@@ -44,7 +44,7 @@ from critpath.errors import (
 from critpath.model import Analysis, CompareSettings, ExtractSettings, PathSet
 from critpath.model.joining import join_sets
 from critpath.model.recording import COUNTS
-from critpath.processes import do_for_both, side_by_side
+from critpath.processes import do_for_both, give_back, side_by_side
 from critpath.progress import COMPARING, Progress, Stage, name_place
 from critpath.schema.notes import (
     HiddenByLevels,
@@ -79,6 +79,9 @@ if TYPE_CHECKING:  # what most runs do not ask
     from critpath.requests import Asked, SliceSketches, Way
 
 # Extract: recordings to critical paths.
+
+# technical: executions that take tens of megabytes to be found.
+MANY: Final = 10_000
 
 
 def extract_recording(
@@ -115,6 +118,8 @@ def extract_recording(
         troubles = stores.LEDGER.take_notes()
         text, budget = choice.text, chosen.budget
         del chosen, found, events
+        if len(asked) > MANY:
+            give_back()  # what finding them took
         stage = Stage(progress, f"walking {plural(len(asked), 'critical path')}{place}")
         walked = 0
         for paths in graph.walk_paths(

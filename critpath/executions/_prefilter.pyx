@@ -3,13 +3,15 @@
 
 The rule for switches is that of `critpath.executions.prefilter`, which says why it is enough.
 
-What may be asked of a thread or a cpu is its last switch.  While a chunk goes on that is
-a place in it; what is still open at its end is copied then, once and not at every switch.
+What may be asked of a thread is its last switch.  While a chunk goes on that is a place in it;
+what is still open at its end is copied then, once and not at every switch.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memset
+
+from cpython.buffer cimport PyBuffer_FillInfo
 
 import numpy as np
 
@@ -27,11 +29,12 @@ ctypedef struct Row:
     int64_t values[FIELDS]
 
 ctypedef struct CpuState:
-    # What a cpu has seen: its last switch, and whether the next one is asked for.
-    int32_t at            # its place in this chunk, -1: `last` has it
-    int32_t ask
-    int32_t known         # it is among the filter's cpus
-    Row last
+    # What a cpu has seen since its last switch, whose tid is that of the thread that came.
+    int32_t known         # there was one
+    int64_t tid
+    int64_t stretch       # between which gaps it was
+    Py_ssize_t asking     # the last mark since then, as a place among the kept + 1; 0: none
+    int64_t asked         # between which gaps it was, and those before it that it leads to
 
 ctypedef struct Thread:
     int64_t comm          # as last mentioned, -1 never in this life
@@ -41,6 +44,7 @@ ctypedef struct Thread:
 ctypedef struct Host:
     Tids tids
     CpuState* cpu_states           # by cpu
+    Py_ssize_t begun, ended        # gaps, by now
 
 ctypedef struct Chunk:
     int64_t row           # of its first event
@@ -54,8 +58,30 @@ ctypedef struct Kept:
     int64_t row
     int64_t timestamp
     int64_t offset
+    int64_t current       # of a mark: the thread that had its cpu, or NOT_KNOWN; else NOT_ASKED
     int32_t cpu
     int32_t event_class
+    Py_ssize_t asking     # of a mark that waits for the next switch: another one + 1
+
+
+cdef enum:
+    NOT_KNOWN = -1
+    NOT_ASKED = -2
+    IN_GAP = -1           # of stretches: in none
+
+
+cdef class Values:
+    """Memory of numbers, which whoever has it as an array keeps."""
+
+    cdef int64_t* data
+    cdef Py_ssize_t size
+
+    def __dealloc__(self):
+        free(self.data)
+
+    def __getbuffer__(self, Py_buffer* buffer, int flags):
+        cdef Py_ssize_t bytes = self.size * sizeof(int64_t)
+        PyBuffer_FillInfo(buffer, self, <void*>self.data, bytes, 0, flags)
 
 
 cdef class EventFilter:
@@ -67,8 +93,8 @@ cdef class EventFilter:
     cdef Py_ssize_t value_count, value_room
     cdef Host* hosts
     cdef Py_ssize_t host_count
-    cdef CpuState** cpu_states            # those that had events
-    cdef Py_ssize_t cpu_state_count, cpu_state_room
+    # Gaps in which nothing was recorded: those of host h from gap_start[h] to gap_start[h + 1].
+    cdef const int64_t[::1] gap_start, gap_begin, gap_end
     cdef Thread* threads
     cdef Row* last               # of each thread
     cdef int32_t* some           # places of events in the chunk
@@ -78,6 +104,10 @@ cdef class EventFilter:
     cdef Chunk chunk
     cdef int64_t row
 
+    def __init__(self, const int64_t[::1] gap_start, const int64_t[::1] gap_begin,
+                 const int64_t[::1] gap_end):
+        self.gap_start, self.gap_begin, self.gap_end = gap_start, gap_begin, gap_end
+
     def __dealloc__(self):
         cdef Py_ssize_t i
         free(self.kept)
@@ -86,7 +116,6 @@ cdef class EventFilter:
         free(self.last)
         free(self.mentioned)
         free(self.some)
-        free(self.cpu_states)
         for i in range(self.host_count):
             free(self.hosts[i].cpu_states)
             tids_clear(&self.hosts[i].tids)
@@ -114,6 +143,7 @@ cdef class EventFilter:
         k = &self.kept[self.count]
         k.row, k.timestamp, k.cpu, k.event_class = row, timestamp, cpu, event_class
         k.offset = self.value_count
+        k.current, k.asking = NOT_ASKED, 0
         memcpy(self.values + self.value_count, values, width * sizeof(int64_t))
         self.value_count += width
         self.count += 1
@@ -154,8 +184,7 @@ cdef class EventFilter:
         self.hosts = <Host*>more
         while self.host_count < count:
             host = &self.hosts[self.host_count]
-            # Memory of cpus that never come up is never touched: their last row is 0 where
-            # others say -1, so rows count from 1 here.
+            # Memory of cpus that never come up is never touched.
             host.cpu_states = <CpuState*>calloc(MOST_CPUS, sizeof(CpuState))
             if host.cpu_states == NULL:
                 raise MemoryError
@@ -165,28 +194,28 @@ cdef class EventFilter:
                 free(host.cpu_states)
                 tids_clear(&host.tids)
                 raise
+            host.begun = host.ended = 0
             self.host_count += 1
         return 0
 
-    cdef CpuState* state(self, int64_t host, int32_t cpu) except? NULL nogil:
+    cdef inline CpuState* state(self, int64_t host, int32_t cpu) noexcept nogil:
         """What is known of a cpu, NULL for one that no machine has."""
-        cdef CpuState* state
-        cdef void* more
         if cpu < 0 or cpu >= MOST_CPUS:
             return NULL
-        state = &self.hosts[host].cpu_states[cpu]
-        if not state.known:
-            if self.cpu_state_count == self.cpu_state_room:
-                more = realloc(self.cpu_states, (2 * self.cpu_state_room + 16) * sizeof(CpuState*))
-                if more == NULL:
-                    with gil:
-                        raise MemoryError
-                self.cpu_states = <CpuState**>more
-                self.cpu_state_room = 2 * self.cpu_state_room + 16
-            self.cpu_states[self.cpu_state_count] = state
-            self.cpu_state_count += 1
-            state.known, state.at = 1, -1
-        return state
+        return &self.hosts[host].cpu_states[cpu]
+
+    cdef int64_t stretch(self, int64_t host, int64_t time) noexcept nogil:
+        """Return between which gaps of its host a time lies, no earlier than any before."""
+        cdef Host* of = &self.hosts[host]
+        cdef Py_ssize_t first, gaps
+        if host + 1 >= self.gap_start.shape[0]:
+            return 0
+        first, gaps = self.gap_start[host], self.gap_start[host + 1] - self.gap_start[host]
+        while of.ended < gaps and self.gap_end[first + of.ended] <= time:
+            of.ended += 1
+        while of.begun < gaps and self.gap_begin[first + of.begun] <= time:
+            of.begun += 1
+        return IN_GAP if of.begun > of.ended else of.ended
 
     cdef int more_threads(self) except -1 nogil:
         cdef Py_ssize_t room = 2 * self.thread_room + 1024
@@ -266,27 +295,37 @@ cdef class EventFilter:
         self.mention(host, v[1], v[0], at, &keep)
         self.mention(host, v[4], v[3], at, &keep)
         if state != NULL:
-            keep |= state.ask
-            # A mark that is a switch answers for itself, not for the next.
-            state.ask = 0
-            state.at = at
-            if keep:
-                state.at = -1
-                state.last.row = 0
+            self.answer(state, v[1], self.stretch(host, self.chunk.timestamp[at]))
+            state.known, state.tid = 1, v[4]
         if keep:
             self.put_event(at, width)
         return 0
 
-    cdef int on_mark(self, CpuState* state) except -1 nogil:
-        """Keep the last switch of a cpu, and ask for the next."""
-        if state.at >= 0:
-            self.put_event(state.at, FIELDS)
-        elif state.last.row:
-            self.put_row(&state.last)
-        state.at = -1
-        state.last.row = 0
-        state.ask = 1
-        return 0
+    cdef void answer(self, CpuState* state, int64_t tid, int64_t stretch) noexcept nogil:
+        """Tell the marks since a cpu's last switch which thread leaves it now."""
+        cdef Kept* mark
+        while state.asking:
+            mark = &self.kept[state.asking - 1]
+            if stretch == state.asked:
+                mark.current = tid if mark.current in (NOT_KNOWN, tid) else NOT_KNOWN
+            state.asking = mark.asking
+        state.stretch = stretch
+
+    cdef void on_mark(self, int64_t host, CpuState* state) noexcept nogil:
+        """Tell what was kept last which thread has its cpu; the next switch may contradict."""
+        cdef Kept* mark = &self.kept[self.count - 1]
+        cdef int64_t stretch
+        mark.current = NOT_KNOWN
+        if state == NULL:
+            return
+        stretch = self.stretch(host, mark.timestamp)
+        if stretch != state.asked:
+            state.asking = 0  # no switch of theirs will come
+        if stretch == IN_GAP:
+            return
+        if state.known and state.stretch == stretch:
+            mark.current = state.tid
+        mark.asking, state.asking, state.asked = state.asking, self.count, stretch
 
     cdef void end_chunk(self) noexcept nogil:
         """Copy the rows that may still be asked for."""
@@ -298,10 +337,6 @@ cdef class EventFilter:
                 self.copy_row(t.at, &self.last[self.mentioned[i]])
             t.at = -1
         self.mentioned_count = 0
-        for i in range(self.cpu_state_count):
-            if self.cpu_states[i].at >= 0:
-                self.copy_row(self.cpu_states[i].at, &self.cpu_states[i].last)
-                self.cpu_states[i].at = -1
 
     def feed(self, const int64_t[::1] timestamp, const int32_t[::1] cpu,
              const int32_t[::1] event_class, const int64_t[::1] offset,
@@ -337,8 +372,10 @@ cdef class EventFilter:
                 state = NULL
                 if action & (ACTION_MARK | ACTION_SWITCH):
                     state = self.state(host, cpu[i])
-                if action & ACTION_MARK and state != NULL:
-                    self.on_mark(state)
+                if action & ACTION_MARK:
+                    self.put_event(i, widths[c])
+                    self.on_mark(host, state)
+                    action &= ~ACTION_KEEP
                 if action & ACTION_SWITCH:
                     self.on_switch(host, i, action & ACTION_KEEP, state, widths[c])
                     continue
@@ -347,34 +384,48 @@ cdef class EventFilter:
                     self.begin_life(host, v[0])
                 if action & ACTION_FORK:
                     self.begin_life(host, v[2])
-                self.put_event(i, widths[c])
+                if action & ACTION_KEEP:
+                    self.put_event(i, widths[c])
             self.end_chunk()
             self.row += n
 
     def take(self):
-        """Return timestamp, cpu, event_class, offset and values of what was kept, in order."""
+        """Return what was kept, in order, and forget it.
+
+        Returns
+        -------
+        tuple of arrays
+            timestamp, cpu, event_class, offset, values, current.
+        """
         cdef Py_ssize_t i, n
         for i in range(self.thread_count):
             self.put_last(<int32_t>i)
         n = self.count
+        # A row may have been kept for more than one reason; a mark comes before what is the same.
         rows = np.empty(n, np.int64)
         cdef int64_t[::1] of = rows
         for i in range(n):
-            of[i] = self.kept[i].row
-        # A row may have been kept for more than one reason.
-        _, first = np.unique(rows, return_index=True)
-        cdef int64_t[::1] at = first.astype(np.int64)
-        n = at.shape[0]
-        out = (np.empty(n, np.int64), np.empty(n, np.int32), np.empty(n, np.int32),
-               np.empty(n, np.int64), np.empty(self.value_count, np.int64))
-        cdef int64_t[::1] timestamp = out[0], offset = out[3], values = out[4]
-        cdef int32_t[::1] cpu = out[1], event_class = out[2]
+            of[i] = 2 * self.kept[i].row + (self.kept[i].current == NOT_ASKED)
+        order = np.argsort(rows, kind="stable")
+        rows = rows[order] >> 1
+        order = order[np.flatnonzero(np.diff(rows, prepend=-1))]
+        del rows
+        of = order
+        n = of.shape[0]
+        cdef int64_t[::1] timestamp = np.empty(n, np.int64), offset = np.empty(n, np.int64)
+        cdef int64_t[::1] current = np.empty(n, np.int64)
+        cdef int32_t[::1] cpu = np.empty(n, np.int32), event_class = np.empty(n, np.int32)
         for i in range(n):
-            timestamp[i] = self.kept[at[i]].timestamp
-            cpu[i] = self.kept[at[i]].cpu
-            event_class[i] = self.kept[at[i]].event_class
-            offset[i] = self.kept[at[i]].offset
-        if self.value_count:
-            memcpy(&values[0], self.values, self.value_count * sizeof(int64_t))
-        return out
-
+            timestamp[i] = self.kept[of[i]].timestamp
+            cpu[i] = self.kept[of[i]].cpu
+            event_class[i] = self.kept[of[i]].event_class
+            offset[i] = self.kept[of[i]].offset
+            current[i] = self.kept[of[i]].current
+        free(self.kept)
+        self.kept, self.count, self.room = NULL, 0, 0
+        cdef Values values = Values.__new__(Values)
+        values.data, values.size = self.values, self.value_count
+        self.values, self.value_count, self.value_room = NULL, 0, 0
+        numbers = np.frombuffer(values, np.int64) if values.size else np.zeros(0, np.int64)
+        return (np.asarray(timestamp), np.asarray(cpu), np.asarray(event_class),
+                np.asarray(offset), numbers, np.asarray(current))

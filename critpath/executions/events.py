@@ -12,12 +12,12 @@ from critpath.errors import UsageError
 from critpath.executions.fields import (
     EventPattern,
     Occurrences,
-    Texts,
     field_texts,
     find_occurrences,
 )
 from critpath.executions.scheduling import UNKNOWN, Owners, Scheduling, find_owners
 from critpath.model import F64, I64, Bool, Events, Executions
+from critpath.model._lookup import Numbers
 from critpath.units import plural
 
 
@@ -56,14 +56,9 @@ def find_between(
     count = len(begins.rows)
     begin_owner = Owners(owners.host[:count], owners.tid[:count], ())
     end_owner = Owners(owners.host[count:], owners.tid[count:], ())
-    begin_keys = begins.texts(key) if key else None
-    end_keys = ends.texts(key) if key else None
-    found = pair_events(
-        begins.rows,
-        _pairing_keys(begin_owner, begin_keys, begins.texts(within) if within else None),
-        ends.rows,
-        _pairing_keys(end_owner, end_keys, ends.texts(within) if within else None),
-    )
+    groups = _number_groups(begins, ends, owners, key=key, within=within)
+    found = pair_events(begins.rows, groups[:count], ends.rows, groups[count:])
+    del groups
     first, last = found.begin, found.end
     tid = end_owner.tid[last]
     subject = np.where(tid == UNKNOWN, begin_owner.tid[first], tid)
@@ -88,7 +83,7 @@ def find_between(
         scheduling,
         (begins.rows[first], ends.rows[last]),
         Owners(end_owner.host[last], subject, owners.notes),
-        [None] * len(first) if begin_keys is None else [begin_keys[b] for b in first],
+        begins.take(first).texts(key).tolist() if key else [None] * len(first),
         _choose_labels(begins, ends, first, last, label),
         incomplete=found.incomplete,
         notes=tuple(dict.fromkeys(notes)),
@@ -102,18 +97,30 @@ def _process_names(events: Events, rows: I64, own: Bool) -> list[str]:
     return [n if n is not None and mine else "" for n, mine in zip(names, own, strict=True)]
 
 
-def _pairing_keys(owners: Owners, keys: Texts | None, within: Texts | None) -> list[Hashable]:
-    """Return what a begin and its end must share, None where that is unknown."""
-    shared: list[Hashable]
-    if keys is None:
-        shared = [None if t == UNKNOWN else t for t in owners.tid.tolist()]
-    else:
-        shared = keys.tolist()
-    more = [""] * len(shared) if within is None else within.tolist()
-    return [
-        None if s is None or m is None else (h, s, m)
-        for h, s, m in zip(owners.host.tolist(), shared, more, strict=True)
-    ]
+def _number_groups(
+    begins: Occurrences, ends: Occurrences, owners: Owners, *, key: str, within: str
+) -> I64:
+    """Return a number for what a begin and its end share, -1 where it is unknown; begins first."""
+    shared = _number_values(begins, ends, key) if key else (owners.tid, owners.tid != UNKNOWN)
+    more = _number_values(begins, ends, within) if within else (owners.host, shared[1])
+    group: I64 = Numbers().add(shared[0], more[0]).astype(np.int64)
+    if within:
+        group = Numbers().add(group, owners.host).astype(np.int64)
+    group[~(shared[1] & more[1])] = -1
+    return group
+
+
+def _number_values(begins: Occurrences, ends: Occurrences, field: str) -> tuple[I64, Bool]:
+    """Return a number for each text that a field has, of begins and then of ends; where it has."""
+    sides = [side.numbers(field) for side in (begins, ends)]
+    if all(side is not None for side in sides):  # their texts differ as they do
+        values, known = zip(*(side for side in sides if side is not None), strict=True)
+        return np.concatenate(values), np.concatenate(known)
+    numbers: dict[str, int] = {}
+    texts = chain(begins.texts(field), ends.texts(field))
+    found = [-1 if text is None else numbers.setdefault(text, len(numbers)) for text in texts]
+    made = np.array(found, np.int64)
+    return made, made >= 0
 
 
 def _choose_labels(
@@ -121,7 +128,7 @@ def _choose_labels(
 ) -> list[str]:
     if not label:
         return [""] * len(first)
-    of_begin, of_end = begins.texts(label)[first], ends.texts(label)[last]
+    of_begin, of_end = begins.take(first).texts(label), ends.take(last).texts(label)
     return [
         b if b is not None else e if e is not None else ""
         for b, e in zip(of_begin, of_end, strict=True)
@@ -182,24 +189,27 @@ class Pairs(Struct, frozen=True):
 
 def pair_events(
     begin_rows: I64,
-    begin_groups: Sequence[Hashable],
+    begin_groups: I64 | Sequence[Hashable],
     end_rows: I64,
-    end_groups: Sequence[Hashable],
+    end_groups: I64 | Sequence[Hashable],
 ) -> Pairs:
-    """Pair every end with the last begin of its group.
+    """Pair every end with the last begin of its group: a number, -1 for none, or a name or None.
 
     A group that begins again before its end drops the earlier begin: its end was lost or
     never emitted, and pairing it with a later end would invent a long execution.  An event
     that is both ends the old execution first.
     """
-    numbers: dict[Hashable, int] = {}
-    group = np.array(
-        [
-            -1 if name is None else numbers.setdefault(name, len(numbers))
-            for name in chain(end_groups, begin_groups)
-        ],
-        np.int64,
-    )
+    if isinstance(begin_groups, np.ndarray) and isinstance(end_groups, np.ndarray):
+        group = np.concatenate([end_groups, begin_groups])
+    else:
+        numbers: dict[Hashable, int] = {}
+        group = np.array(
+            [
+                -1 if name is None else numbers.setdefault(name, len(numbers))
+                for name in chain(end_groups, begin_groups)
+            ],
+            np.int64,
+        )
     count = len(end_rows)
     # By group, in it by position; stable: ends come before begins of the same event.
     order = np.lexsort((np.concatenate([end_rows, begin_rows]), group))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -225,6 +225,18 @@ class Occurrences:
         if field in self.parsed:
             return self.parsed[field]
         return field_texts(self.events, self.rows, field)
+
+    def numbers(self, field: str) -> tuple[I64, Bool] | None:
+        """Return a field's integers, and where it is present; None if it may be anything else."""
+        kinds = {_type(of, field) for of in self.events.classes if of.name == self.pattern.name}
+        if field in self.parsed or not kinds <= {"int", "absent"}:
+            return None
+        return field_numbers(self.events, self.rows, field)
+
+    def take(self, rows: I64) -> Occurrences:
+        """Return some of the events."""
+        parsed = {name: column[rows] for name, column in self.parsed.items()}
+        return replace(self, rows=self.rows[rows], parsed=parsed)
 
     def has(self, field: str) -> bool:
         """Tell whether the pattern parses or any class of the events records a field."""

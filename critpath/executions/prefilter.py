@@ -3,8 +3,8 @@
 A recording has one switch for every few events; finders ask who had a cpu when a mark was
 made, and what some threads were called.  For that it is enough to keep
 
-- every event that is not one of the kernel's frequent ones,
-- of each cpu the last switch before a mark and the first one after it,
+- every event that is not one of the kernel's frequent ones, and who had the cpu then: that is
+  known at its next switch (`Events.current`),
 - of each thread, in each of its lives, the first and the last switch that names it, and
   both sides of every change of its name.
 
@@ -24,6 +24,7 @@ import numpy as np
 from critpath.executions._prefilter import EventFilter
 from critpath.executions.specification import Specification, name_marker_events
 from critpath.model import I64, U8, EventChunk, EventClass, Events, Kind
+from critpath.model.gaps import BASE, Gaps
 
 
 class Action(IntFlag):
@@ -53,19 +54,23 @@ _KINDS: Final = {
 
 
 class Prefilter:
-    """Keeps the events of a stream that `find_executions` needs.
+    """Keeps the events of a stream with gaps, or none, that `find_executions` needs.
 
     Events that one of the specifications names are kept, however frequent they are.
     """
 
-    def __init__(self, specifications: Collection[Specification]) -> None:
+    def __init__(self, specifications: Collection[Specification], gaps: Gaps) -> None:
         patterns = [p for s in specifications for p in (s.begin, s.end) if p is not None]
         self._named = {pattern.name for pattern in patterns}
         self._named.update(name for s in specifications for name in name_marker_events(s))
         # Whether what threads do to each other is asked for: of all, or of those with sockets.
         self.slices = any(s.kind == "slices" for s in specifications)
         self.requests = self.slices or any(s.kind == "requests" for s in specifications)
-        self._filter = EventFilter()
+        base = gaps.of(BASE)
+        order = np.argsort(base.host, kind="stable")
+        hosts = np.arange(int(base.host.max(initial=-1)) + 2)
+        start = np.searchsorted(base.host[order], hosts).astype(np.int64)
+        self._filter = EventFilter(start, base.begin[order], base.end[order])
         self._known = 0
         self._actions: U8 = np.zeros(0, np.uint8)
         self._hosts: I64 = np.zeros(0, np.int64)
@@ -91,7 +96,7 @@ class Prefilter:
 
     def events(self, recording: Events) -> Events:
         """Return the events kept, with everything but the columns from ``recording``."""
-        timestamp, cpu, event_class, offset, values = self._filter.take()
+        timestamp, cpu, event_class, offset, values, current = self._filter.take()
         return replace(
             recording,
             timestamp=timestamp,
@@ -99,6 +104,7 @@ class Prefilter:
             event_class=event_class,
             offset=offset,
             values=values,
+            current=current,
         )
 
     def _action(self, of: EventClass) -> Action:

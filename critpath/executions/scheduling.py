@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from critpath.executions.fields import field_numbers
 from critpath.model import I64, Bool, Events, Kind
+from critpath.model._lookup import Numbers
 from critpath.model.gaps import BASE
 from critpath.units import plural
 
@@ -65,6 +66,14 @@ class Scheduling:
         they contradict each other a switch was lost between them, and the answer is unknown.  A
         SWITCH event itself belongs to the thread that leaves.
         """
+        if self.events.current is None:
+            return self._find_current(rows)
+        result: I64 = self.events.current[rows]
+        rest = np.flatnonzero(result < UNKNOWN)
+        result[rest] = self._find_current(rows[rest])
+        return result
+
+    def _find_current(self, rows: I64) -> I64:
         result = np.full(len(rows), UNKNOWN, np.int64)
         if not len(self.rows):
             return result
@@ -183,9 +192,10 @@ def find_owners(events: Events, rows: I64, scheduling: Scheduling) -> Owners:
     # that seem to be theirs were emitted elsewhere: the cpu was read before a move.
     idle = tid == 0
     tid[idle] = UNKNOWN
-    context, has_context = field_numbers(events, rows, "tid")
-    use = ~user & has_context & (tid == UNKNOWN) & ~idle & (context > 0)
-    tid[use] = context[use]
+    if not user.all():
+        context, has_context = field_numbers(events, rows, "tid")
+        use = ~user & has_context & (tid == UNKNOWN) & ~idle & (context > 0)
+        tid[use] = context[use]
 
     vtid, has_vtid = field_numbers(events, rows, "vtid")
     vpid, _ = field_numbers(events, rows, "vpid")
@@ -194,11 +204,8 @@ def find_owners(events: Events, rows: I64, scheduling: Scheduling) -> Owners:
     notes = [f"{plural(interrupts, 'event')} on an idle cpu: of no thread"] * (interrupts > 0)
     if has_vtid.any():
         shown = tid != UNKNOWN
-        thread = np.zeros(int(has_vtid.sum()), np.int64)
-        for column in (host, vpid, vtid):  # one after the other: numbers are sorted, not rows
-            each, place = np.unique(column[has_vtid], return_inverse=True)
-            if len(each) > 1:
-                thread = np.unique(thread * len(each) + place, return_inverse=True)[1]
+        thread = Numbers().add(vpid[has_vtid], vtid[has_vtid])
+        thread = Numbers().add(thread.astype(np.int64), host[has_vtid])
         agrees = (shown & (tid == vtid))[has_vtid]
         confirmed = np.zeros(len(rows), np.bool_)
         confirmed[has_vtid] = np.bincount(thread, agrees)[thread] > 0

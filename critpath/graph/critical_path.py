@@ -376,9 +376,10 @@ def extract_paths(
         Each has the facts of the whole recording.
     """
     events = replayed.events
-    subjects = subject_workers(replayed.workers, executions)
+    known = subject_workers(replayed.workers, executions) >= 0
     lossy = overlaps_loss(events.losses, executions.host, executions.begin, executions.end)
-    notes = (*executions.notes, *left_out(subjects, executions))
+    notes = (*executions.notes, *left_out(known, executions))
+    del known
     sweep = Sweep(
         replayed.blocks,
         replayed.workers,
@@ -399,11 +400,12 @@ def extract_paths(
         """Walk some executions, or the first half of them, or fewer, as memory allows."""
         while True:
             rows = slice(first, last)
-            windows = executions.begin[rows], executions.end[rows]
             try:
                 if pieces is not None and work is not None:
                     return rows, _join_pieces(sweep, replayed, pieces, work, rows, most_segments)
-                return rows, sweep.paths(subjects[rows], *windows, most=most_segments)
+                these = executions.take(rows)
+                subjects = subject_workers(replayed.workers, these)
+                return rows, sweep.paths(subjects, these.begin, these.end, most=most_segments)
             except TooManySegmentsError:
                 last = first + (last - first) // 2
 
@@ -428,18 +430,20 @@ def extract_paths(
             warnings=(*events.warnings, *replayed.warnings, *notes),
         )
 
-    expected = _estimate_segments(replayed, executions)
     most = float(most_segments)
     first = 0
     while first < len(executions) or not first:
-        rows, paths = walk(first, min(_find_end_of_group(expected, first, most), first + _TOGETHER))
+        # What is kept of each counts where there are a million: the rest is found once more.
+        some = executions.take(slice(first, first + _TOGETHER))
+        expected = _estimate_segments(replayed, some)
+        rows, paths = walk(first, first + _find_end_of_group(expected, most))
         last = rows.stop
         yield part(rows, paths)
         if last >= len(executions):
             return
         # Executions differ: the next group may be twice as large at the most, and less if
         # this one has shown that as many may be too much.
-        size, segments = float(expected[rows].sum()), max(len(paths.begin), 1)
+        size, segments = float(expected[: last - first].sum()), max(len(paths.begin), 1)
         most = size * min(2.0, most_segments / (2 * segments))
         first = last
 
@@ -675,12 +679,11 @@ def _estimate_segments(replayed: ReplayedRecording, executions: Executions) -> F
     return _AT_LEAST + share * (_CUTS * replayed.rows / max(len(replayed.processors), 1))
 
 
-def _find_end_of_group(expected: F64, first: int, most: float) -> int:
-    """Return the end of the executions that are walked together."""
+def _find_end_of_group(expected: F64, most: float) -> int:
+    """Return how many of the next executions are walked together."""
     if not most:
         return len(expected)
-    sums = np.cumsum(expected[first:])
-    return first + max(1, int(np.searchsorted(sums, most, side="right")))
+    return max(1, int(np.searchsorted(np.cumsum(expected), most, side="right")))
 
 
 # Rows of later blocks that reach back into an earlier one.
@@ -797,9 +800,9 @@ def find_workers(workers: Workers, host: I64, tid: I64, time: I64) -> I64:
     return workers.lives.find(host, tid, time)
 
 
-def left_out(subjects: I64, executions: Executions) -> tuple[Note, ...]:
+def left_out(known: Bool, executions: Executions) -> tuple[Note, ...]:
     """Note how many executions have no path, or none that tells anything."""
-    notes = WithoutEvents(int((subjects < 0).sum())), IncompleteExecutions(executions.incomplete)
+    notes = WithoutEvents(int((~known).sum())), IncompleteExecutions(executions.incomplete)
     return tuple(note for note in notes if note.executions)
 
 

@@ -200,6 +200,9 @@ class Events(Table):
         Of several hosts, each one's against the clock that all times are of; empty for one.
     gaps : Gaps
         When some of it was not recorded.
+    current : int64 [n] or None
+        Where few were kept of the events that tell: the thread that had each one's cpu, -1 where
+        that is unknown, -2 where it was not asked.
     """
 
     timestamp: I64
@@ -220,6 +223,7 @@ class Events(Table):
     warnings: tuple[Remark, ...] = ()
     clocks: tuple[HostClock, ...] = ()
     gaps: Gaps = field(default_factory=Gaps)
+    current: I64 | None = None
 
     def __post_init__(self) -> None:
         freeze_columns(self, len(self.timestamp), but={"values"})
@@ -237,7 +241,13 @@ class Events(Table):
         """Return what is known of the recording, without its events."""
         wide, narrow = np.zeros(0, np.int64), np.zeros(0, np.int32)
         return replace(
-            self, timestamp=wide, cpu=narrow, event_class=narrow, offset=wide, values=wide
+            self,
+            timestamp=wide,
+            cpu=narrow,
+            event_class=narrow,
+            offset=wide,
+            values=wide,
+            current=None,
         )
 
     def table_columns(self) -> dict[str, Column]:

@@ -95,6 +95,7 @@ def network_events(events: Events) -> Events:
         cpu=events.cpu[rows],
         event_class=events.event_class[rows],
         offset=events.offset[rows],
+        current=None,
     )
 
 

@@ -127,9 +127,9 @@ class RecordingOpener:
 
     def read_for(self, specification: Specification) -> Events:
         """Return what the finder of executions asks about, where nothing else is needed."""
-        prefilter = Prefilter([specification])
         try:
             with closing(self()) as source:
+                prefilter = Prefilter([specification], source.gaps)
                 source.watch(prefilter.feed)
                 for _ in source:
                     pass

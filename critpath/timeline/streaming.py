@@ -151,9 +151,9 @@ def _declares(names: Collection[str], kind: Kind) -> bool:
     return any(fnmatchcase(name, p) for name in names for p in patterns)
 
 
-# technical: bytes of blocks that stay in memory where no limit is given, of some 6 M events; and
+# technical: bytes of blocks that stay in memory where no limit is given, of some 3 M events; and
 # what has to be free where temporary files are, for the others to go there.
-_HELD: Final = 64 << 20
+_HELD: Final = 32 << 20
 _ROOM: Final = 1 << 30  # technical
 
 
@@ -178,9 +178,8 @@ def replay_stream(
             else:
                 source = opener()
             with closing(source):
-                done = _replay_once(
-                    source, assumed, Prefilter(specifications), blocks, budget, complete
-                )
+                prefilter = Prefilter(specifications, source.gaps)
+                done = _replay_once(source, assumed, prefilter, blocks, budget, complete)
             if isinstance(done, ReplayedRecording):
                 return done
             assumed = done

@@ -11,7 +11,7 @@ bindings of babeltrace2 (3 fields of every event, on a smaller trace, per event)
 time and memory grow with the trace; limits of memory; jobs.  Other scripts add the rows of
 what they measure (``--rows``).  Beside every figure: the same of the release before
 (``previous.json``), measured on the same kind of machine.  The default takes about ten
-minutes; ``--full`` goes to 100 M events (4 GB of disk), ``--only`` measures some parts.
+minutes; ``--full`` goes to 100 M events (8 GB of disk), ``--only`` measures some parts.
 The last column says what bounds a figure, as far as the same run has measured it.
 
 A row whose feature does not exist is left out, and said to be.
@@ -390,22 +390,41 @@ def growth(bench: Bench, rows: Rows, sizes: Sequence[int]) -> None:
     limited(bench, rows, high, taken[high], idle)
 
 
-def density(bench: Bench, rows: Rows) -> None:
-    """As many events with the executions of a server, beside those with few."""
+def density(bench: Bench, rows: Rows, *, full: bool) -> None:
+    """As many events with the executions of a server, beside those with few; and ten times."""
     few = bench.trace(MAIN_SIZE)
-    dense = bench.trace(MAIN_SIZE, executions=MAIN_SIZE // OF_AN_EXECUTION)
-    pairs = []
+    sizes = (MAIN_SIZE, LARGEST) if full else (MAIN_SIZE,)
+    dense = {n: bench.trace(n, executions=n // OF_AN_EXECUTION) for n in sizes}
+    others: list[Taken] = []
+    taken: dict[int, list[Taken]] = {n: [] for n in sizes}
     for number in range(bench.rounds):
         say(f"density, round {number + 1} of {bench.rounds}")
-        pairs.append((bench.extract([dense], name="dense"), bench.extract([few])))
-    ours, others = zip(*pairs, strict=True)
-    what = f"{MAIN_SIZE // 10**6} M events, {truth(dense)['ended']:,} executions"
+        others.append(bench.extract([few]))
+        for n, trace in dense.items():
+            taken[n].append(bench.extract([trace], name="dense"))
+    ours = taken[MAIN_SIZE]
+    what = f"{MAIN_SIZE // 10**6} M events, {truth(dense[MAIN_SIZE])['ended']:,} executions"
     bound = f"{cpu(ours):.2f} s of cpu, {cpu(others):.2f} with {truth(few)['ended']:,}"
     rows += [
-        Row("dense", f"{what}: times the CPU time of few", ratios(ours, others), 2.5,
+        Row("dense", f"{what}: times the CPU time of few", ratios(ours, others), 2,
             at_least=False, bound=bound),
         Row("dense_peak", "the same: peak memory, MB", tuple(a.peak / 1e6 for a in ours), 320,
             at_least=False),
+        Row("dense_cores", "the same: CPU time of its elapsed time",
+            tuple(a.cpu / a.wall for a in ours)),
+    ]  # fmt: skip
+    if not full:
+        return
+    many, span = taken[LARGEST], math.log(LARGEST / MAIN_SIZE)
+    what = f"{LARGEST // 10**6} M events, {truth(dense[LARGEST])['ended']:,} executions"
+    rows += [
+        Row("dense_largest", f"{what}: elapsed, s", tuple(a.wall for a in many), 50,
+            at_least=False, bound=f"{cpu(many):.1f} s of cpu"),
+        Row("dense_largest_peak", "the same: peak memory, MB",
+            tuple(a.peak / 1e6 for a in many), 320, at_least=False,
+            bound="the events that finders ask about, and what executions are called"),
+        Row("dense_growth", "growth of its CPU time from a tenth: exponent",
+            tuple(math.log(r) / span for r in ratios(many, ours)), 1.02, at_least=False),
     ]  # fmt: skip
 
 
@@ -531,7 +550,7 @@ def own(rows: Rows, options: argparse.Namespace) -> None:
         if "growth" in options.only:
             growth(bench, rows, (*SIZES, LARGEST) if options.full else SIZES)
         if "density" in options.only:
-            density(bench, rows)
+            density(bench, rows, full=options.full)
         if "jobs" in options.only:
             jobs(bench, rows)
 

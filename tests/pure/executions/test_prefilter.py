@@ -43,7 +43,7 @@ def chunks(events: Events, size: int):
 
 
 def digested(events: Events, text: str, size: int = 1000) -> Events:
-    prefilter = Prefilter([parse_specification(text)])
+    prefilter = Prefilter([parse_specification(text)], events.gaps)
     for chunk in chunks(events, size):
         prefilter.feed(chunk, events.classes)
     return prefilter.events(events)
