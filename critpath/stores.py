@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import RLock
-from typing import IO, TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from critpath.errors import STAND_FOR, CritpathError, UnreadableError, UsageError, name_places
 from critpath.extras import require
@@ -425,12 +425,12 @@ def is_hole(path: Path) -> bool:
     return _find_hole(path) is not None
 
 
-def open_file(path: Path) -> IO[bytes]:
+def open_file(path: Path) -> io.BufferedReader:
     """Open a file for reading, wherever it is."""
     stored = _find_hole(path)
     if stored is None:
         return path.open("rb")
-    return cast("IO[bytes]", RangeFile(stored, _BLOCK, _KEPT, _blocks))
+    return cast("io.BufferedReader", RangeFile(stored, _BLOCK, _KEPT, _blocks))
 
 
 def open_stream(path: Path) -> Callable[[int, int], bytes] | None:
@@ -525,14 +525,14 @@ def replace_directory(made: Path, target: Path) -> None:
         mirror.forget(target)
         shutil.rmtree(target, ignore_errors=True)
         made.rename(target)
-        for file in [one for one in mirror.objects if one.startswith(f"{made}/")]:
-            del mirror.objects[file]
+        for old_name in [one for one in mirror.objects if one.startswith(f"{made}/")]:
+            del mirror.objects[old_name]
         # What was written here is read here; what others wrote, by ranges.
         written = {str(Path(d) / name) for d, _, names in os.walk(target) for name in names}
         for name, stored in _list(url).items():
-            file = str(target / name)
-            stored.here = file in written and not _is_unwritten(Path(file), stored.size)
-            mirror.objects[file] = stored
+            place = str(target / name)
+            stored.here = place in written and not _is_unwritten(Path(place), stored.size)
+            mirror.objects[place] = stored
         mirror.opened.add(url)
     for stored in new.values():
         with suppress(CritpathError):

@@ -248,7 +248,6 @@ def _sets(arguments: argparse.Namespace, settings: Settings) -> list[Exported]:
 def add_timelines(sets: list[Exported], settings: Settings) -> list[Exported]:
     """Add what all threads did, if one recording is read; otherwise a hint says why not."""
     from critpath import flow  # noqa: PLC0415 - numpy and the stages
-    from critpath.documents.base import change  # noqa: PLC0415 - as above
 
     (one, *others) = sets
     if others or is_saved(one.name):
@@ -262,7 +261,9 @@ def add_timelines(sets: list[Exported], settings: Settings) -> list[Exported]:
             f" recording of one host, of at most {flow.SHOWN_AT_ONCE >> 20} MiB",
             quiet=settings["quiet"],
         )
-    return [change(one, timelines=timelines)]
+    from msgspec import structs  # noqa: PLC0415 - start-up time
+
+    return [structs.replace(one, timelines=timelines)]
 
 
 def _say_left_out(document: ComparisonDocument, one: Exported, source: str, *, quiet: bool) -> None:

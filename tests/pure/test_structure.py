@@ -151,7 +151,7 @@ ONLY_IN: Final[dict[str, tuple[str, ...]]] = {
         *("graph/", "incidents/usual.py", "known/entries.py", "localize/", "report/"),
         *("requests/slices.py", "schema/notes.py", "schema/causes.py", "stats/", "store/"),
         *("text/", "timeline/", "vectors/", "commands/compare.py", "commands/path.py"),
-        *("commands/report.py", "commands/reports.py", "model/comparison.py"),
+        *("commands/export.py", "commands/report.py", "commands/reports.py", "model/comparison.py"),
         *("model/findings.py", "model/grounds.py", "model/judgement.py", "model/vectors.py"),
     ),
     # Table.to_arrow: a method stands where its type does; and Parquet is a format.
