@@ -247,7 +247,8 @@ def two_families(
         over_all.append(max(slow.p_value, often) / EFFECTS.slow)
     if divided and kinds is not None:
         regardless = gate(
-            *(of[:, None] for of in total),
+            total[0][:, None],
+            total[1][:, None],
             *kinds,
             alpha=level * EFFECTS.regardless,
             permutations=permutations,
