@@ -133,6 +133,8 @@ def headline_denied(document, whole):
     known = [whole, *(pair for kind in of for pair in (kind.mean, kind.usual))]
     known += [(kind.mean[0], kind.slow_mean) for kind in of if kind.slow_mean is not None]
     known += [(gate.normal, gate.sample)] if gate else []
+    work = document.detection.work
+    known += [(work.mean, work.mean + work.effect)] if work and work.mean else []
     ratio = head.after / head.before if head.before else math.inf
     told = [" ".join(one) in head.sentence for one in format_pair(head.before, head.after)]
     share, way, times = (
