@@ -36,7 +36,6 @@ Answer = TypeVar("Answer")
 SCHEMES: Final[Mapping[str, str]] = {"s3": "s3fs", "gs": "gcsfs", "memory": "fsspec"}
 _URL: Final = re.compile(rf"({'|'.join(SCHEMES)}):/+(.*)", re.DOTALL)
 _ROOT: Final = "critpath-stores-"
-_PARTIAL: Final = ".partial"
 
 _TRIES: Final = 5  # technical
 _PAUSE: Final = 0.2  # technical: s before it is tried again, then twice that, and so on
@@ -160,14 +159,6 @@ def is_stored(path: Path) -> bool:
 def show_place(path: Path) -> str:
     """Return what a user calls a path."""
     return name_places(str(path))
-
-
-def require_here(path: Path, what: str) -> None:
-    """Refuse a place on a store for what is done to files of this machine only."""
-    if is_stored(path):
-        raise UsageError(
-            f"{what}, and {path} is on an object store", "copy it here, and copy it back"
-        )
 
 
 # The directory that stands for what was opened.
@@ -552,12 +543,12 @@ def remove_directory(made: Path) -> None:
     shutil.rmtree(made, ignore_errors=True)
 
 
-def remove_object(file: Path) -> None:
-    """Remove an object, and what stands for it here."""
-    stored = _get_mirror().objects.pop(str(file), None)
-    if stored is not None:
+def remove_file(file: Path) -> None:
+    """Remove a file, and the object that it stands for."""
+    stored = _mirror and _mirror.objects.pop(str(file), None)
+    if stored:
         _remove(stored)
-    file.unlink(missing_ok=True)
+    file.unlink()
 
 
 def _remove(stored: _Stored) -> None:

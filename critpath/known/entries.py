@@ -36,6 +36,7 @@ from critpath.model.signatures import (
     Counts,
     Entry,
 )
+from critpath.stores import remove_file
 from critpath.units import safe_text
 from critpath.untrusted import load_json, read_regular, refuse_damaged
 
@@ -96,7 +97,7 @@ class Store:
             for name in gone:
                 file = self.path / "entries" / name
                 text = file.read_text(encoding="utf-8")
-                file.unlink()
+                remove_file(file)
                 texts[file] = text
         except OSError as error:
             for file, text in texts.items():

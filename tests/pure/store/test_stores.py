@@ -19,6 +19,7 @@ from critpath.store import Dataset, find_format, save_paths
 from critpath.store.reading import load_paths
 from critpath.text.notes import word
 
+FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
 REQUESTS = "events:app:request_begin,app:request_end,key=id"
 
 
@@ -401,3 +402,20 @@ def test_verbs_that_take_none_say_so(words, capsys):
 def test_other_urls_are_not_read(capsys):
     assert main(["path", "https://host/a"]) == 2
     assert "no URLs of https are read" in capsys.readouterr().err
+
+
+def test_entries_of_a_known_store_are_relabelled_and_removed_there(store, capsys):
+    url = store.put(FIXTURES / "known" / "team.known", "team.known")
+    many = len([name for name in store.names() if "/entries/gcc/" in name])
+    assert many
+    assert main(["known", "relabel", url, "gcc", "cc"]) == 0
+    names = store.names()
+    assert not [name for name in names if "/entries/gcc/" in name]
+    assert len([name for name in names if "/entries/cc/" in name]) == many
+    assert main(["known", "remove", url, "cc"]) == 0
+    assert not [name for name in store.names() if "/entries/cc/" in name]
+    capsys.readouterr()
+    assert main(["known", "list", url]) == 0
+    shown = capsys.readouterr().out
+    assert "find" in shown
+    assert "gcc" not in shown
