@@ -9,6 +9,7 @@ with them: none is taken from a URL, and nothing that a store says is repeated i
 
 from __future__ import annotations
 
+import fcntl
 import io
 import os
 import re
@@ -180,7 +181,8 @@ class _Mirror:
 
     def __init__(self) -> None:
         # A directory of its own that nobody else may look into: recordings tell what ran.
-        self.root = Path(os.path.realpath(tempfile.mkdtemp(prefix=_ROOT)))
+        _remove_left()
+        self.root, self.held = _make_root()
         self.process = os.getpid()
         self.objects: dict[str, _Stored] = {}
         self.opened: set[str] = set()
@@ -289,8 +291,37 @@ class _Mirror:
 
     def close(self) -> None:
         """Remove it; not in a child that leaves as its parent would."""
-        if os.getpid() == self.process:
+        if os.getpid() == self.process and self.held >= 0:
             shutil.rmtree(self.root, ignore_errors=True)
+            os.close(self.held)
+            self.held = -1
+
+
+def _make_root() -> tuple[Path, int]:
+    """Make the directory; it is locked as long as its process lives, which may be killed."""
+    while True:
+        root = Path(os.path.realpath(tempfile.mkdtemp(prefix=_ROOT)))
+        held = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fcntl.flock(held, fcntl.LOCK_EX)
+        if root.exists():  # not taken for an abandoned one before it was locked
+            return root, held
+        os.close(held)
+
+
+def _remove_left() -> None:
+    """Remove the directories of this user's processes that were killed."""
+    with os.scandir(tempfile.gettempdir()) as entries:
+        left = [Path(one.path) for one in entries if one.name.startswith(_ROOT)]
+    for root in left:
+        with suppress(OSError):
+            flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+            held = os.open(root, flags)
+            try:
+                if os.fstat(held).st_uid == os.geteuid():
+                    fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(root)
+            finally:
+                os.close(held)
 
 
 _mirror: _Mirror | None = None

@@ -225,13 +225,13 @@ def two_families(
     share = (1 - EFFECTS.slow) - EFFECTS.regardless if divided else (1 - EFFECTS.slow)
     unlike = work is not None and any((x != y).any() for x, y in zip(work, total, strict=True))
     others = [work] if work is not None and unlike else []
-    columns = zip(total, scores, *others, strict=True)
+    before, after = map(np.column_stack, zip(total, scores, *others, strict=True))
     (whole, states), slow = side_by_side(
         partial(
             gates,
             [
-                Together(*(np.column_stack(side) for side in columns), alpha=level * share),
-                Together(normal.durations, sample.durations, alpha=alpha * (1 - EFFECTS.whole)),
+                Together(before, after, level * share),
+                Together(normal.durations, sample.durations, alpha * (1 - EFFECTS.whole)),
             ],
             *strata,
             permutations=permutations,

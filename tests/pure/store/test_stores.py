@@ -419,3 +419,18 @@ def test_entries_of_a_known_store_are_relabelled_and_removed_there(store, capsys
     shown = capsys.readouterr().out
     assert "find" in shown
     assert "gcc" not in shown
+
+
+def test_what_a_killed_process_left_is_removed(store, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    (tmp_path / "critpath-stores-killed" / "memory:").mkdir(parents=True)
+    elsewhere = tmp_path / "kept"
+    elsewhere.mkdir()
+    (tmp_path / "critpath-stores-link").symlink_to(elsewhere)
+    store.fs.pipe_file("/one/file", b"x")
+    stores.open_place("memory://one")
+    assert not (tmp_path / "critpath-stores-killed").exists()
+    assert elsewhere.is_dir()
+    living = Path(stores.own_root())
+    stores._remove_left()  # what lives is locked
+    assert living.is_dir()
