@@ -576,8 +576,8 @@ def remove_directory(made: Path) -> None:
 
 def remove_file(file: Path) -> None:
     """Remove a file, and the object that it stands for."""
-    stored = _mirror and _mirror.objects.pop(str(file), None)
-    if stored:
+    stored = None if _mirror is None else _mirror.objects.pop(str(file), None)
+    if stored is not None:
         _remove(stored)
     file.unlink()
 
