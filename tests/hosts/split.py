@@ -398,6 +398,8 @@ class _Writer:
         ]
         made = {**old, "begin": begin, "end": end, "runs": runs, "streams": []}
         made["session"] = f"{old['session']}-{self._host.name}"
+        of_all = {"event_count"}  # not of this host's part
+        made["recorder"] = {k: v for k, v in old["recorder"].items() if k not in of_all}
         made["command"] = old["command"] if runs else []
         made["clock"] = {**old["clock"], "epoch": epoch, "synchronised": "no"}
         for key in ("samples", "error_ns"):

@@ -45,6 +45,7 @@ from critpath.model import (
 from critpath.model.clocks import Messages
 from critpath.model.exploration import FactTable
 from critpath.model.gaps import Gaps
+from critpath.model.paths import _UnpackedPaths
 from critpath.model.signatures import Counts
 from critpath.model.stacks import Frames, Stacks, read_stack
 from critpath.model.table import TEXTS, FlatTable, column_types
@@ -138,8 +139,8 @@ def types_with_columns():
             made = getattr(kind, "__post_init__", None)
             names = made.__code__.co_names if made is not None else ()
             # A block is a piece of `Timelines` on its way between stages; stored paths are
-            # `CriticalPaths` that are not in memory.
-            if kind in {Block, StoredPaths}:
+            # `CriticalPaths` that are not in memory, and so are those that are unpacked as asked.
+            if kind in (Block, StoredPaths, _UnpackedPaths):
                 continue
             if kind.__module__ == module.__name__ and "freeze_columns" in names:
                 yield kind

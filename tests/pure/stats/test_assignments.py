@@ -96,4 +96,6 @@ def test_tests_that_are_made_together_are_each_what_it_is_alone():
         assert alone.exact
         assert found.p_value.tolist() == alone.p_value.tolist()
         assert found.stratum_p_value.tolist() == alone.stratum_p_value.tolist()
-        assert (found.critical, found.permutations) == (alone.critical, alone.permutations)
+        # Sums of columns side by side may end in another bit.
+        assert found.critical == pytest.approx(alone.critical, rel=1e-12)
+        assert found.permutations == alone.permutations
