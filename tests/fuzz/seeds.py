@@ -451,7 +451,7 @@ def told_seeds() -> None:
     paths = (*told.PATHS.values(), "/lxc/a/system.slice/b\\x2dc.service")
     write("groups", "\n".join(paths).encode())
     docker = {"Name": "/web", "Config": {"Image": "i", "Labels": {"io.kubernetes.pod.name": "p"}}}
-    user = b"u:x:1000:1::/home/u:/bin/sh"
+    user = b"u:x:1000:1::/srv/u:/bin/sh"
     write("docker", json.dumps(docker).encode(), b'{"data-root": "/srv/docker"}', user)
     listed = [{"id": told.ID, "names": ["web"], "metadata": '{"image-name": "i"}'}]
     write("podman", json.dumps(listed).encode(), b'[storage]\ngraphroot = "/srv/c"\n')

@@ -30,7 +30,7 @@ from critpath.text.phrases import location
 from critpath.units import safe_text
 
 _PIECE: Final = r"[\w.@+%~-]+"
-# Also behind a colon, and in an option (-I/opt/x); a blank within it has a further / behind it.
+# Also behind a colon, and in an option (-I/a/b); a blank within it has a further / behind it.
 _PATH: Final = re.compile(
     rf"(?:(?<![\w/.])|(?<=\s-[A-Za-z])|(?<=^-[A-Za-z]))(?:~[\w.-]*|\.{{1,2}})?/(?:{_PIECE}/)*{_PIECE}/?"
     rf"(?: {_PIECE}(?:/{_PIECE})+/?)*"

@@ -300,17 +300,17 @@ def test_only_a_comparison_is_redacted(tmp_path, capsys):
     assert len(lines) == 2
 
 
-HIDDEN = "/opt/acme payroll/q3"
+HIDDEN = "/data/acme payroll/q3"
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "PATH=/usr/bin:/home/anna/acme/bin: not there",
-        "cc -I/home/anna/acme/include -L/opt/acme/lib x.c",
-        "reads file:///home/anna/acme/a.ods",
-        "opens file:/home/anna/acme/a.ods",
-        "/home/anna/Acme Documents/acme/salary.ods: 3 events lost",
+        "PATH=/usr/bin:/srv/anna/acme/bin: not there",
+        "cc -I/srv/anna/acme/include -L/data/acme/lib x.c",
+        "reads file:///srv/anna/acme/a.ods",
+        "opens file:/srv/anna/acme/a.ods",
+        "/srv/anna/Acme Documents/acme/salary.ods: 3 events lost",
         "nas:/export/acme/a is slow",
         "https://intranet.acme.example/acme?q=1 answered",
         r"C:\\Users\\anna\\acme\\a.ods is there",
@@ -332,7 +332,7 @@ def test_no_path_stays_however_it_stands(tmp_path, text):
 
 @pytest.mark.parametrize("encode", [quote, quote_plus, html.escape, repr, base64_of, hex_of])
 def test_no_name_stays_however_it_is_written(tmp_path, encode):
-    command = "./run.sh --key=S3cr3t/ToKen+1 '/opt/acme payroll/q3' <x>"
+    command = "./run.sh --key=S3cr3t/ToKen+1 '/data/acme payroll/q3' <x>"
     document = with_names("web1.corp.example", "anna", command, "recs")
     for name in ("web1.corp.example", "S3cr3t/ToKen+1", HIDDEN):
         document.reasons = [f"said {encode(name)} of it", f"said {name}"]
