@@ -13,7 +13,7 @@ import importlib
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -154,7 +154,7 @@ def _finish(directory: Path, report: Callable[[str], None]) -> FinishedRecording
         said = convert_functions(directory, span)
         beside = (*recorded.beside, FILE)
         recorded = replace(recorded, beside=beside, warnings=(*recorded.warnings, *said))
-    streams = recorded.streams or measure_streams(directory)
+    streams = measure_streams(directory, recorded.streams)
     done = []
     for place, manifest in manifests.items():
         if place != directory:
@@ -210,19 +210,22 @@ def _unknown_recorder(directory: Path) -> CritpathError:
     )
 
 
-def measure_streams(directory: Path) -> tuple[StreamFacts, ...]:
-    """Return size and digest of every stream file, without reading events: that needs numpy."""
+def measure_streams(directory: Path, known: Sequence[StreamFacts] = ()) -> tuple[StreamFacts, ...]:
+    """Add size and digest of every further stream file, without its events: that needs numpy."""
+    names = {one.name for one in known}
     files = sorted(
         file
         for metadata in (directory / TRACE).rglob("metadata")
         for file in metadata.parent.iterdir()
         if file.is_file() and file.name != "metadata" and not file.name.startswith(".")
     )
-    found = []
+    found = [*known]
     for file in files:
+        name = file.relative_to(directory).as_posix()
+        if name in names:
+            continue
         with file.open("rb") as stream:
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
-        name = file.relative_to(directory).as_posix()
         found.append(StreamFacts(name, file.stat().st_size, digest=digest))
     return tuple(found)
 

@@ -630,6 +630,10 @@ class _Session:
             if not streams and (first / TRACE).is_dir():
                 self.reporter("counting what was recorded")
                 streams = self.survey(first)
+            elif recorded.beside:  # what another source wrote
+                from critpath_record.recovery import measure_streams  # noqa: PLC0415 - rare
+
+                streams = measure_streams(first, streams)
         except (CritpathError, OSError) as error:  # no reason to lose a recording
             streams = ()
             text = f"what the trace holds could not be counted: {error}"

@@ -386,6 +386,7 @@ def _finish(building: Path) -> int:
     if recorded is None:
         raise CritpathError("nothing was held", "wait until something was recorded")
     from critpath_record.functions import convert_functions  # noqa: PLC0415 - rare
+    from critpath_record.recovery import measure_streams  # noqa: PLC0415 - as above
     from critpath_record.stacks.held import finish as finish_stacks  # noqa: PLC0415 - rare
 
     stacks, said = finish_stacks(building)
@@ -395,7 +396,7 @@ def _finish(building: Path) -> int:
     complete_manifests(
         {building: manifest},
         *(COMPLETE, recorded.end, recorded, (*recorded.warnings, *said)),
-        recorded.streams,
+        measure_streams(building, recorded.streams),
     )
     recorded.release()
     target = Path(prepared["target"])
