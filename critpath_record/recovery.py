@@ -182,10 +182,14 @@ def _drop_raw_stacks(directory: Path, manifest: Manifest) -> Manifest:
 
 def _check_layout(manifests: Mapping[Path, Manifest]) -> None:
     """Refuse a recording that no recorder of ours can have left."""
+    from critpath_record.ftrace import raw as raws  # noqa: PLC0415 - rare
+
     for place, manifest in manifests.items():
         if manifest.trace != TRACE:  # never a place that a manifest names: it may be anywhere
             raise _unknown_recorder(place)
-        _check_plain(place, links=2 if len(manifests) > 1 else 1)
+        # Pages of a dump may be kept for the next one, too.
+        dump = (place / raws.RAW / raws.PREPARED).is_file()
+        _check_plain(place, links=2 if dump or len(manifests) > 1 else 1)
 
 
 def _make_trace(directory: Path, manifest: Manifest, report: Callable[[str], None]) -> Taken:

@@ -54,7 +54,6 @@ _NICE: Final = 19
 _GONE: Final = ".gone-"
 HELD: Final = ".held-"  # directories of pages that the next dump may hold, too
 _PDEATHSIG: Final = 1
-_PREPARED: Final = "dump.json"  # in raw/: what makes a recording of the pages
 # In UTC; those of earlier versions, in local time, are without Z.
 _NAME: Final = re.compile(r"(\d{8}T\d{6})(Z?)(?:\.(\d{1,9}))?-[a-z0-9-]{1,40}", re.ASCII)
 _MOST_PROGRAMS: Final = 1000  # names of threads
@@ -129,7 +128,7 @@ class Dump:
     def start(self, prepared: Mapping[str, object]) -> None:
         """Begin to make the recording, in a process of its own; see `main`."""
         document = {**prepared, "target": str(self.target), "session": self.session}
-        raws.write_json(self.raw / _PREPARED, document)
+        raws.write_json(self.raw / raws.PREPARED, document)
         self._process = subprocess.Popen(  # noqa: S603 - our own words
             [
                 *(sys.executable, *_NOT_FROM_HERE, "-m", __spec__.name if __spec__ else __name__),
@@ -374,7 +373,7 @@ def _finish(building: Path) -> int:
     from critpath_record.ftrace.recorder import finish_killed  # noqa: PLC0415 - for this process
 
     raw = building / raws.RAW
-    prepared: dict[str, Any] = json.loads((raw / _PREPARED).read_bytes())
+    prepared: dict[str, Any] = json.loads((raw / raws.PREPARED).read_bytes())
     manifest = describe(building, prepared)
     if prepared["leave"]:
         _leave(raw / LAYERS, prepared["layers"], Path(prepared["leave"]))

@@ -33,6 +33,7 @@ from critpath_record.ftrace.tracefs import Instance
 RAW: Final = "raw"
 LAYERS: Final = "layers"  # directory below raw/, with one of each layer's pages
 MARKS: Final = "marks"
+PREPARED: Final = "dump.json"  # of a flight's dump: what makes a recording of the pages
 LABELS: Final = "labels"  # a file: rows of `received.ROW`
 RAW_FORMAT: Final = "critpath/raw/1"
 # What was raw/ while it is being deleted: never to be converted.

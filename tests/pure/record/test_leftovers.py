@@ -419,6 +419,16 @@ def test_a_recording_with_links_is_refused(tmp_path, how):
     assert read_manifest(out).state == "recording"
 
 
+@pytest.mark.usefixtures("recorders")
+def test_pages_of_a_dump_may_be_kept_for_the_next_one(tmp_path):
+    out = unfinished(tmp_path / "out", dead_name())
+    (out / "raw" / "cpu0").write_bytes(b"")
+    (out / "raw" / "dump.json").write_text("{}")
+    os.link(out / "raw" / "cpu0", tmp_path / "held")
+    finish_recording(out, lambda _: None)
+    assert read_manifest(out).state != "recording"
+
+
 def test_a_manifest_of_all_runs_that_may_be_asked_for_is_read(tmp_path):
     """And one of a command line of any letters, in the memory that there is for it."""
     time, odd = 10**17, "/\udcff\U0001f980" * 1000
