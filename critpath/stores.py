@@ -180,8 +180,8 @@ class _Mirror:
     """Places of this process, each a directory with a file for each object."""
 
     def __init__(self) -> None:
-        # A directory of its own that nobody else may look into: recordings tell what ran.
         _remove_left()
+        # Its mode is 0700: recordings show what ran on a machine.
         self.root, self.held = _make_root()
         self.process = os.getpid()
         self.objects: dict[str, _Stored] = {}

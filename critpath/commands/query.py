@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 SETTINGS = (*READING, *RUNNING)
 FORMATS: Final = ("table", "csv", "json", "parquet")
 _EVENT_TYPES: Final = dict.fromkeys(("recording", "host", "name"), "VARCHAR") | {"cpu": "INTEGER"}
-_MEMORY: Final = 2 << 30  # technical: bytes that a query may take if nothing is said
+_MEMORY: Final = 2 << 30  # technical: bytes that a query may take without --max-memory
 _MOST_ROWS: Final = 1000  # on a terminal
 
 # What each table has; `critpath query --tables` shows it.

@@ -362,7 +362,7 @@ class _Host:
             self.ssh.kill()
             self.ssh.wait()
         self._output.close()
-        if self.listener is not None:  # whoever else has ssh's stderr may keep it open
+        if self.listener is not None:  # another process with ssh's stderr may keep it open
             self.listener.join(max(until - time.monotonic(), 0.1))
 
 

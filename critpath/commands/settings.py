@@ -578,7 +578,7 @@ class Settings:
     values, origins : mapping of str
         By the settings' names.
     left_out : str
-        What is to be said of settings that were not taken.
+        A line about settings that were not taken.
     """
 
     values: Mapping[str, Any]

@@ -97,7 +97,7 @@ class Kinship:
         return len(families) == 1 and None not in families
 
     def tell(self, path_set: PathSet) -> PathSet:
-        """Return paths whose waits for a cpu say how whoever had it is related to who waits.
+        """Return paths whose waits for a cpu name how its thread and the waiter are related.
 
         What else other threads do says what these are to the execution's own thread.
         """

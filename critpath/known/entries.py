@@ -24,7 +24,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from critpath.errors import UnreadableError, UsageError
+from critpath.errors import CritpathError, UnreadableError, UsageError
 from critpath.files import write_text
 from critpath.known._pairs import read_pairs
 from critpath.model import I64
@@ -99,9 +99,11 @@ class Store:
                 text = file.read_text(encoding="utf-8")
                 remove_file(file)
                 texts[file] = text
-        except OSError as error:
+        except (OSError, CritpathError) as error:
             for file, text in texts.items():
                 write_text(file, text)
+            if isinstance(error, CritpathError):  # an object store's
+                raise
             raise UsageError(
                 f"cannot remove entries of {self.path}: {error.strerror}", "give access there"
             ) from error

@@ -178,7 +178,7 @@ _LOOKS: Final = ((_URL, "address"), (_ADDRESS, "address"), (_IP, "address"), (_P
 
 
 def _encodings(name: str) -> list[str]:
-    """Return how else a name may be written, where it is long enough to be told from others."""
+    """Return other encodings of a name that is long enough to be distinct."""
     if len(name) < _LONG:
         return []
     content = name.encode("utf-8", "replace")
@@ -202,7 +202,7 @@ def _find_secrets(document: ComparisonDocument, users: Iterable[str]) -> frozens
     for one in (document.sets["normal"], document.sets["sample"]):
         found |= {*one.sources, *one.hosts, *one.machines, *one.commands}
         found |= {text for command in one.commands for text in _find_arguments(command)}
-    # Names of programs are names of threads, too, which stay where nobody asks for them.
+    # Programs' names are threads' names, too, and those stay unless --redact-threads asks for them.
     found -= _threads(document)
     return frozenset(name for name in found if not _is_plain(name) and _is_telling(name))
 

@@ -5,24 +5,19 @@ from __future__ import annotations
 import itertools
 import os
 import random
-import select
 import sys
-from array import array
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from critpath.schema.parameters.budget import CONTROL
-from critpath_record import _pulse
 from critpath_record.budget import loop, natural
 from critpath_record.budget.loop import BusyTimes
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "played"))
 from budgeted import NS, VOLUME, World
 from played_time import play_time
-
-NEVER = 1 << 62
 
 
 @pytest.mark.parametrize("names", [["base"], ["base", "network"]])
@@ -263,31 +258,3 @@ def test_gaps_of_a_layer_never_overlap(make_world: Callable[..., World]) -> None
         rows = world.gaps(name)
         assert all(a.end <= b.begin for a, b in itertools.pairwise(rows))
         assert all(g.begin <= g.closed <= g.opening <= g.end for g in rows)
-
-
-def test_rest_ends_when_something_is_to_be_decided(tmp_path: Path) -> None:
-    """Until then it needs no Python; what nothing tells of is looked at at once."""
-    counts = tmp_path / "stats"
-    counts.write_text("entries: 70\noverrun: 20\ncommit overrun: 5\nread events: 10\n")
-    ready = os.eventfd(0, os.EFD_CLOEXEC)
-    file = os.open(counts, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-
-        def rest(before: int, limit: float, counter: int = file, seconds: float = 0.0) -> bool:
-            until = NEVER if seconds else 0
-            of = array("i", [counter]), array("q", [before]), array("d", [0.5])
-            files = array("i", [ready, select.POLLIN])
-            return _pulse.rest(files, *of, array("d", [limit]), NS // 1000, until)
-
-        assert not rest(100, 1.0)
-        assert not rest(0, 50.1)
-        assert rest(0, 50.0, seconds=60.0)
-        assert rest(100, 1.0, counter=-1, seconds=60.0)
-        os.eventfd_write(ready, 1)
-        assert not rest(0, 50.0, seconds=60.0)
-        none = array("d")
-        with pytest.raises(ValueError, match="do not go together"):
-            _pulse.rest(array("i"), array("i"), array("q"), none, none, 1, 1)
-    finally:
-        os.close(ready)
-        os.close(file)

@@ -434,3 +434,22 @@ def test_what_a_killed_process_left_is_removed(store, tmp_path, monkeypatch):
     living = Path(stores.own_root())
     stores._remove_left()  # what lives is locked
     assert living.is_dir()
+
+
+def test_entries_stay_where_a_store_refuses_to_remove_one(store, monkeypatch, capsys):
+    url = store.put(FIXTURES / "known" / "team.known", "team.known")
+    before, remove, asked = store.names(), stores._remove, []
+
+    def refuse_second(stored):
+        asked.append(stored)
+        if len(asked) == 2:
+            raise UnreadableError(f"{stored.url}: refused", "allow it")
+        remove(stored)
+
+    monkeypatch.setattr(stores, "_remove", refuse_second)
+    assert main(["known", "remove", url, "gcc"]) != 0
+    assert "refused" in capsys.readouterr().err
+    monkeypatch.undo()
+    assert [name for name in store.names() if "/entries/" in name] == [
+        name for name in before if "/entries/" in name
+    ]
