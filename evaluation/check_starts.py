@@ -335,8 +335,12 @@ def run_one(run: Run) -> str:
 
 
 def run_all(tracing: Iterable[Run], others: Iterable[Run]) -> tuple[int, int]:
-    """Run two at once, of which one traces this kernel; return how many ended, and failed."""
-    failed: list[bool] = []
+    """Run two at once, of which one traces this kernel; return how many ended, and failed.
+
+    What failed is printed once more at the end, where a long log is read.
+    """
+    ended: list[str] = []
+    failed: list[str] = []
 
     def work(*queues: deque[Run]) -> None:
         for queue in queues:
@@ -347,15 +351,18 @@ def run_all(tracing: Iterable[Run], others: Iterable[Run]) -> tuple[int, int]:
                     break
                 begin = time.monotonic()
                 wrong = run_one(run)
-                failed.append(bool(wrong))
                 took = time.monotonic() - begin
-                print(f"{took:5.1f} s  {run.name}: {wrong or 'starts and ends'}", flush=True)
+                line = f"{took:5.1f} s  {run.name}: {wrong or 'starts and ends'}"
+                ended.append(line)
+                failed.extend([line] * bool(wrong))
+                print(line, flush=True)
 
     first, second = deque(tracing), deque(others)
     with ThreadPoolExecutor(2) as threads:
         for done in [threads.submit(work, first, second), threads.submit(work, second)]:
             done.result()
-    return len(failed) - sum(failed), sum(failed)
+    print(*failed, sep="\n", end="\n" * bool(failed))
+    return len(ended) - len(failed), len(failed)
 
 
 def main() -> int:

@@ -6,7 +6,8 @@ Executions are marked at a rate, each asks a child process once, and their numbe
 the program that makes them; ``--rate 0`` only sleeps.  Memory, open files and cpu time of the
 recorder are looked at every ten seconds: the last tenth of them is put beside the second.
 Right is: every execution is found, or the loss is said; memory and files do not grow.  With
-``--always`` it is a flight recorder, of which a dump is asked every five minutes.  Needs root.
+``--always`` it is a flight recorder, of which a dump is asked every five minutes, and ``top`` and
+``known watch`` (of a store that knows five seconds of sleep) are looked at beside it.  Needs root.
 """
 
 from __future__ import annotations
@@ -50,6 +51,8 @@ with open(place, "w") as stream:
 """
 _TICK, _PAGE = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
 _EVERY, _DUMP = 10.0, 300.0  # seconds
+# processes by name, with their memory, open files and cpu time as they were looked at
+Watched = dict[str, tuple[subprocess.Popen, list[tuple[float, int, float]]]]
 
 
 def look_at(pid: int) -> tuple[float, int, float]:
@@ -59,30 +62,47 @@ def look_at(pid: int) -> tuple[float, int, float]:
     return int(fields[21]) * _PAGE / 2**20, files, (int(fields[11]) + int(fields[12])) / _TICK
 
 
-def watch(recorder: subprocess.Popen, ends: subprocess.Popen, ask: list[str]) -> list[tuple]:
-    """Look at the recorder every ten seconds until a process has ended, and ask for dumps."""
-    looks, dumped = [], time.monotonic()
+def watch(watched: Watched, ends: subprocess.Popen, ask: list[str]) -> None:
+    """Look at processes every ten seconds until one has ended, and ask for dumps."""
+    dumped = time.monotonic()
     while ends.poll() is None:
-        looks.append(look_at(recorder.pid))
+        for process, looks in watched.values():
+            if process.poll() is None:
+                looks.append(look_at(process.pid))
         if ask and time.monotonic() - dumped > _DUMP:
             dumped = time.monotonic()
             subprocess.run(ask, check=True, stdout=subprocess.DEVNULL)
         time.sleep(_EVERY)
-    return looks
 
 
-def describe(looks: list[tuple]) -> str:
-    """Say what the recorder held early and late, and what it cost."""
+def describe(name: str, looks: list[tuple]) -> str:
+    """Say what a process held early and late, and what it cost."""
     tenth = max(1, len(looks) // 10)
     early, late = looks[tenth : 2 * tenth] or looks, looks[-tenth:]
     if len(looks) < 2:
-        return "recorder: it ended before it was looked at twice"
+        return f"{name}: it ended before it was looked at twice"
     held = [[statistics.median(look[i] for look in part) for part in (early, late)] for i in (0, 1)]
     cost = (looks[-1][2] - looks[tenth][2]) / (_EVERY * max(1, len(looks) - 1 - tenth))
     return (
-        f"recorder: {held[0][0]:.0f} MiB early, {held[0][1]:.0f} MiB late; open files"
+        f"{name}: {held[0][0]:.0f} MiB early, {held[0][1]:.0f} MiB late; open files"
         f" {held[1][0]:.0f} and {held[1][1]:.0f}; {100 * cost:.2f} % of a cpu"
     )
+
+
+def start_beside(top: Path, place: Path) -> Watched:
+    """Start `top` of a flight recorder, and `known watch` of a store that knows sleeping."""
+    slept, store = top / "slept", top / "machine.known"
+    for words in (
+        ["record", "--quiet", "--profile", "minimal", "-o", str(slept), "--", "sleep", "5"],
+        ["known", "add", "--quiet", str(store), str(slept), "--label", "sleeping"],
+    ):
+        subprocess.run([*CRITPATH, *words], check=True, stdout=subprocess.DEVNULL)
+    shown = {"top": ["top", "--json", str(place)], "known watch": ["known", "watch", str(store)]}
+    started = {}
+    for name, words in shown.items():
+        with (top / name.replace(" ", "-")).open("w") as stream:
+            started[name] = (subprocess.Popen([*CRITPATH, *words], stdout=stream), [])
+    return started
 
 
 def read_back(recording: Path) -> int:
@@ -106,7 +126,7 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, help="a directory for the recording")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="critpath-soak-") as top:
-        place, made = Path(top) / "rec", Path(top) / "made"
+        place, made = Path(top) / "soak", Path(top) / "made"
         load = [sys.executable, "-c", LOAD, str(asked.seconds), str(asked.rate), str(made)]
         begun = time.monotonic()
         words = [*CRITPATH, "record", "--profile", "minimal", "-o", str(place)]
@@ -114,15 +134,20 @@ def main() -> None:
         if asked.always:
             recorder = subprocess.Popen([*words, "--always", "--overhead", "1000%"])
             time.sleep(5)
-            looks = watch(recorder, subprocess.Popen(load), ask)
+            watched: Watched = {"recorder": (recorder, []), **start_beside(Path(top), place)}
+            watch(watched, subprocess.Popen(load), ask)
             subprocess.run(ask, check=True, stdout=subprocess.DEVNULL)
-            recorder.send_signal(signal.SIGTERM)
+            for name in ("top", "known watch", "recorder"):
+                watched[name][0].send_signal(signal.SIGINT if name == "top" else signal.SIGTERM)
+                print(f"{name}: exit code {watched[name][0].wait()}")
         else:
             recorder = subprocess.Popen([*words, "--quiet", "--", *load])
-            looks = watch(recorder, recorder, ask)
+            watched = {"recorder": (recorder, [])}
+            watch(watched, recorder, ask)
         code = recorder.wait()
         print(f"{time.monotonic() - begun:.0f} s, exit code {code}, {made.read_text()} executions")
-        print(describe(looks))
+        for name, (_, looks) in watched.items():
+            print(describe(name, looks))
         size = sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
         print(f"{size / 2**20:.0f} MiB on disk")
         print(f"{read_back(place)} executions found")
