@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 from limits import Group, Limits, NoLimitError, ended_properly
 from short_slice import shorten
 
@@ -163,8 +164,12 @@ def _before_others() -> None:
 
 
 def extract(recording: Path) -> PathSet:
-    """Extract the critical paths of a recording as ``critpath compare`` does."""
-    return flow.extract([recording], specification=None)
+    """Extract the critical paths of the application as ``critpath compare`` does.
+
+    Another program of this machine may mark what it does, too.
+    """
+    paths = flow.extract([recording], specification=None)
+    return paths.take(np.flatnonzero([comm == "app" for comm in paths.executions.comm]))
 
 
 def without_labels(paths: PathSet) -> PathSet:

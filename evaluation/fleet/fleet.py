@@ -39,6 +39,7 @@ OF_A_REQUEST: Final = 80  # events, of a server
 FLEET: Final = 100
 HOUR: Final = 100_000  # requests of a host in an hour
 SIDES: Final = ("before", "after")
+PATIENCE: Final = 120  # s for a process of dask's to be there, also on a busy machine
 KEYS: Final = ("somebody", "whatever moto takes")
 
 
@@ -84,10 +85,21 @@ def read_peak(process: int) -> tuple[float, float]:
     return peak, (int(times[11]) + int(times[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def wait_for(condition: Callable[[], object]) -> None:
-    """Wait for something that a process does."""
+def wait_for(condition: Callable[[], object], process: subprocess.Popen[bytes], log: Path) -> None:
+    """Wait for something that a process does, as long as it lives."""
+    until = time.monotonic() + PATIENCE
     while not condition():
+        if process.poll() is not None or time.monotonic() > until:
+            sys.exit(f"{log.parent.name}: no answer\n{log.read_text(errors='replace')[-2000:]}")
         time.sleep(0.1)
+
+
+def read_address(file: Path) -> str:
+    """Return where the scheduler listens, once it has written that."""
+    try:
+        return json.loads(file.read_text())["address"]
+    except (FileNotFoundError, ValueError):
+        return ""
 
 
 def start(words: list[str], place: Path, environment: dict[str, str]) -> subprocess.Popen[bytes]:
@@ -115,15 +127,16 @@ def extract(store: Store, count: int, place: Path, environment: dict[str, str]) 
     scheduler += ["--port", "0", "--scheduler-file", str(file)]
     processes = [start(scheduler, place, environment)]
     try:
-        wait_for(lambda: file.exists() and file.read_text().strip().endswith("}"))
-        address = json.loads(file.read_text())["address"]
+        wait_for(lambda: read_address(file), processes[0], place / "log")
+        address = read_address(file)
         for number in range(count):
             home = place / f"worker-{number}"
             home.mkdir()
             words = ["distributed.cli.dask_worker", address, "--no-nanny", "--no-dashboard"]
             words += ["--nthreads", "1", "--local-directory", str(home)]
             processes.append(start(words, home, environment))
-            wait_for(lambda log=home / "log": "Registered to" in log.read_text())
+            log = home / "log"
+            wait_for(lambda log=log: "Registered to" in log.read_text(), processes[-1], log)
         before = [read_peak(process.pid)[1] for process in processes[1:]]
         store.take()
         begun = time.monotonic()
