@@ -74,13 +74,13 @@ class Executions(FlatTable):
     COMPUTED: ClassVar = {"duration": Declared("how long it takes", "duration_ns")}
     ORDER = ("id", "label", "begin", "end", "duration", "tid", "comm", "host")
 
-    id: tuple[str, ...] = field(metadata=col("the key's value, else TID@BEGIN", "execution"))
+    id: Sequence[str] = field(metadata=col("the key's value, else TID@BEGIN", "execution"))
     begin: I64 = field(metadata=col("when it begins", "begin_ns"))
     end: I64 = field(metadata=col("when it ends", "end_ns"))
     tid: I64 = field(metadata=col("whose it is", least=0))
     host: I64 = field(metadata=col("where"))
-    comm: tuple[str, ...] = field(metadata=col("the thread's name at the begin"))
-    label: tuple[str, ...] = field(metadata=col("a name that the specification gives"))
+    comm: Sequence[str] = field(metadata=col("the thread's name at the begin"))
+    label: Sequence[str] = field(metadata=col("a name that the specification gives"))
     incomplete: int = 0
     notes: tuple[Remark, ...] = ()
     requests: RequestFacts | None = None

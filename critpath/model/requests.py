@@ -399,18 +399,16 @@ class RequestFacts(FlatTable):
 
     COUNTED = "position"
 
-    service: tuple[str, ...] = field(metadata=col("gunicorn:9082"))
-    parent: tuple[str, ...] = field(
+    service: Sequence[str] = field(metadata=col("gunicorn:9082"))
+    parent: Sequence[str] = field(
         metadata=col("id of the request of this recording whose sub-request it is")
     )
-    asks: tuple[str, ...] = field(
-        metadata=col("JSON: how many sub-requests of each service it made")
-    )
-    boundary: tuple[str, ...] = field(metadata=col("how sure begin and end are"))
-    attribution: tuple[str, ...] = field(metadata=col("how sure it is what it asked"))
-    message: tuple[str, ...] = field(metadata=col("as in `RequestTable`"))
-    trace_id: tuple[str, ...] = field(metadata=col("as there"))
-    client: tuple[str, ...] = field(
+    asks: Sequence[str] = field(metadata=col("JSON: how many sub-requests of each service it made"))
+    boundary: Sequence[str] = field(metadata=col("how sure begin and end are"))
+    attribution: Sequence[str] = field(metadata=col("how sure it is what it asked"))
+    message: Sequence[str] = field(metadata=col("as in `RequestTable`"))
+    trace_id: Sequence[str] = field(metadata=col("as there"))
+    client: Sequence[str] = field(
         metadata=col("who asked: its process's name where recorded, else its address")
     )
     true_ns: I64 = field(metadata=col("own time"))

@@ -45,10 +45,10 @@ Stack = tuple[Frame, ...]  # the innermost first
 class Frames(FlatTable):
     """The frames of a recording's stacks, each once."""
 
-    function: tuple[str, ...] = field(metadata=col("what it is called"))
-    file: tuple[str, ...] = field(metadata=col("its source"))
+    function: Sequence[str] = field(metadata=col("what it is called"))
+    file: Sequence[str] = field(metadata=col("its source"))
     line: I32 = field(metadata=col("in that", least=1))
-    module: tuple[str, ...] = field(metadata=col("the program or library"))
+    module: Sequence[str] = field(metadata=col("the program or library"))
     inlined: Bool = field(metadata=col("within another"))
 
 

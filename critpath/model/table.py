@@ -12,7 +12,6 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, fields, replace
 from functools import cache
-from itertools import chain
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -32,6 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from critpath.extras import require
+from critpath.model.texts import join_texts
 from critpath.units import plural, safe_text, utf8
 
 if TYPE_CHECKING:
@@ -463,7 +463,7 @@ def freeze_columns(table: Any, length: int, *names: str, but: Collection[str] = 
         object.__setattr__(table, name, column)
 
 
-TEXTS: Final = "tuple[str, ...]"
+TEXTS: Final = "Sequence[str]"
 
 
 @dataclass(frozen=True)
@@ -518,7 +518,7 @@ class FlatTable(Table):
     def join_columns(cls, parts: Sequence[Self]) -> dict[str, Any]:
         """Return every declared column of one or more tables, one behind the other."""
         return {
-            name: tuple(chain.from_iterable(getattr(part, name) for part in parts))
+            name: join_texts([getattr(part, name) for part in parts])
             if kind == TEXTS
             else np.concatenate([getattr(part, name) for part in parts])
             for name, (_, kind) in cls.declared().items()
@@ -529,7 +529,7 @@ class FlatTable(Table):
         taken: dict[str, Any] = {}
         for name, (_, annotation) in self.declared().items():
             values = getattr(self, name)
-            if annotation == TEXTS and not isinstance(rows, slice):
+            if annotation == TEXTS and not isinstance(rows, slice) and isinstance(values, tuple):
                 at = np.arange(len(self))[rows].tolist()
                 taken[name] = tuple(map(values.__getitem__, at))
             else:

@@ -19,6 +19,7 @@ from critpath.model import Executions, Loss
 from critpath.model.details import DETAIL_NUMBERS, DETAIL_TEXTS
 from critpath.model.requests import FACT_NUMBERS, FACT_TEXTS
 from critpath.model.table import TEXTS
+from critpath.model.texts import Texts
 from critpath.schema.notes import LEVELS, Note, Remark, Saved
 from critpath.text.notes import KEPT, word_all
 from critpath.text.recognized import identify_all
@@ -247,6 +248,25 @@ def of_texts(texts: Sequence[str]) -> pa.Array:
     ends = np.cumsum([0, *sizes], dtype=np.int64)
     offsets = of_numbers(ends, pa.int32()).buffers()[1]
     return pa.Array.from_buffers(pa.string(), len(texts), [None, offsets, pa.py_buffer(data)])
+
+
+def texts_of(array: pa.Array) -> Texts:
+    """Return an array of strings as a column, equal ones once; it is as large as the array's words.
+
+    Raises
+    ------
+    ValueError
+        If some are missing, or no UTF-8.
+    """
+    coded = array.dictionary_encode()
+    words = coded.dictionary
+    words.validate(full=True)
+    if coded.null_count or words.null_count:
+        raise ValueError("a text is missing")
+    offsets, data = words.buffers()[1:]
+    start = np.frombuffer(offsets or bytes(4), np.int32)[words.offset :][: len(words) + 1]
+    texts = np.frombuffer(data or b"", np.uint8)[start[0] : start[-1]].copy()
+    return Texts(texts, (start - start[0]).astype(np.uint32), numbers(coded.indices))
 
 
 def numbers(array: pa.Array | pa.ChunkedArray) -> Any:

@@ -29,6 +29,7 @@ from critpath.model import (
 from critpath.model.details import DETAIL_NUMBERS, DETAIL_TEXTS, NO_DETAIL, Detail, read_details
 from critpath.model.requests import FACT_NUMBERS, FACT_TEXTS
 from critpath.model.stacks import read_stack
+from critpath.model.texts import Texts
 from critpath.model.vectors import number_rows
 from critpath.schema.environment import read_environment
 from critpath.schema.kinds import STATES
@@ -52,6 +53,7 @@ from critpath.store.columns import (
     is_count,
     numbers,
     read_remarks,
+    texts_of,
 )
 from critpath.stores import RangeFile, open_file
 from critpath.untrusted import load_json
@@ -349,19 +351,19 @@ class _PathsFile:
                 raise self.wrong("a request that asks nobody knows what")
         return known
 
-    def _texts(self, table: pa.Table, name: str) -> tuple[str, ...]:
-        """Return a column's texts, equal ones as one object: a file may repeat a long one often."""
-        found: list[str] = []
-        for chunk in (each.dictionary_encode() for each in table.column(name).chunks):
-            words = chunk.dictionary.to_pylist()
-            if any(len(word) > _LONGEST for word in words):
+    def _texts(self, table: pa.Table, name: str) -> Sequence[str]:
+        """Return a column's texts, equal ones once: a file may repeat a long one often."""
+        parts = [texts_of(chunk) for chunk in table.column(name).chunks]
+        letters = 0
+        for part in parts:
+            sizes = part.count_letters()
+            if len(sizes) and int(sizes.max()) > _LONGEST:
                 raise self.wrong(f"{name} has a text of more than {_LONGEST:,} letters")
-            found += [words[index] for index in chunk.indices.to_pylist()]
+            letters += int(sizes[part.codes].sum())
         size = 0 if self._identity is None else self._identity.size
-        letters = sum(map(len, found))
         if letters > max(_LETTERS, _RATIO * size):  # who writes them out has each again
             raise self.wrong(f"{letters:,} letters of {name} in {size:,} bytes")
-        return tuple(found)
+        return Texts.join([part.in_few_bytes() for part in parts])
 
     def _group(self, number: int) -> CriticalPaths:
         """Fetch the paths of a row group."""

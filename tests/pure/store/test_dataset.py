@@ -235,7 +235,7 @@ def test_chunks_of_a_set_are_the_set(tmp_path):
     stored, whole = load_paths(tmp_path / "f", resident=0), load_paths(tmp_path / "f")
     chunks = list(stored.chunks())
     assert [len(chunk) for chunk in chunks] == [1000, 1000, 500]
-    assert sum((chunk.executions.id for chunk in chunks), ()) == whole.executions.id
+    assert [name for chunk in chunks for name in chunk.executions.id] == [*whole.executions.id]
     assert np.concatenate([c.executions.begin for c in chunks]).tolist() == (
         whole.executions.begin.tolist()
     )
