@@ -1,13 +1,16 @@
 """A long recording: what the recorder holds and costs meanwhile, and whether all of it is there.
 
     python evaluation/recording/soak.py [--seconds 3600] [--rate 1000] [--always]
+    python evaluation/recording/soak.py --recordings 300
 
 Executions are marked at a rate, each asks a child process once, and their number is counted by
 the program that makes them; ``--rate 0`` only sleeps.  Memory, open files and cpu time of the
 recorder are looked at every ten seconds: the last tenth of them is put beside the second.
 Right is: every execution is found, or the loss is said; memory and files do not grow.  With
 ``--always`` it is a flight recorder, of which a dump is asked every five minutes, and ``top`` and
-``known watch`` (of a store that knows five seconds of sleep) are looked at beside it.  Needs root.
+``known watch`` (of a store that knows five seconds of sleep) are looked at beside it.
+``--recordings`` makes so many of ``true`` one after the other, in the ways of `WAYS`: right is
+that each ends with 0 and leaves nothing, and that the last are as quick as the first.  Needs root.
 """
 
 from __future__ import annotations
@@ -22,6 +25,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+from kills import find_left
 
 from critpath import api
 
@@ -49,6 +54,13 @@ os.close(a[1])
 with open(place, "w") as stream:
     stream.write(str(made))
 """
+WAYS = (
+    ("--profile", "minimal"),
+    ("--profile", "requests", "--labels-from", "bytes"),
+    ("--stacks", "native,samples"),
+    ("--files",),
+    ("--recorder", "counts", "--events", "all"),
+)
 _TICK, _PAGE = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
 _EVERY, _DUMP = 10.0, 300.0  # seconds
 # processes by name, with their memory, open files and cpu time as they were looked at
@@ -117,15 +129,37 @@ def read_back(recording: Path) -> int:
     return found
 
 
-def main() -> None:
+def record_often(top: Path, times: int) -> int:
+    """Make so many recordings; print what was wrong, and seconds of the first and last tenth."""
+    took, wrong = [], []
+    for number in range(times):
+        place, begun = top / f"rec-{number}", time.monotonic()
+        words = [*CRITPATH, "record", "--quiet", *WAYS[number % len(WAYS)], "-o", str(place)]
+        with subprocess.Popen([*words, "--", "true"], stdout=subprocess.DEVNULL) as recorder:
+            code = recorder.wait()
+        took.append(time.monotonic() - begun)
+        wrong += [f"{number}: exit code {code}"] * bool(code)
+        wrong += [f"{number}: left {name}" for name in find_left(recorder.pid)]
+        shutil.rmtree(place, ignore_errors=True)
+    tenth = max(1, times // 10)
+    first, last = statistics.median(took[:tenth]), statistics.median(took[-tenth:])
+    print(f"{times} recordings, {len(wrong)} wrong; {first:.2f} s each at first, {last:.2f} s last")
+    print(*wrong, sep="\n")
+    return int(bool(wrong))
+
+
+def main() -> int:
     """Record, and print what became of it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=3600.0)
     parser.add_argument("--rate", type=float, default=1000.0, help="executions a second")
     parser.add_argument("--always", action="store_true")
     parser.add_argument("--keep", type=Path, help="a directory for the recording")
+    parser.add_argument("--recordings", type=int, default=0, help="one after the other")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="critpath-soak-") as top:
+        if asked.recordings:
+            return record_often(Path(top), asked.recordings)
         place, made = Path(top) / "soak", Path(top) / "made"
         load = [sys.executable, "-c", LOAD, str(asked.seconds), str(asked.rate), str(made)]
         begun = time.monotonic()
@@ -153,7 +187,8 @@ def main() -> None:
         print(f"{read_back(place)} executions found")
         if asked.keep:
             shutil.move(place, asked.keep)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
