@@ -5,7 +5,6 @@ class Account:
     pieces: int
     most: int
     waits: bool
-    ran: Any
     def __init__(self, *columns: Any) -> None: ...
     def account(
         self,

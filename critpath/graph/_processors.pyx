@@ -160,8 +160,6 @@ cdef class Account:
     cdef int64_t* hint_idle
     cdef object host_of         # int64 [processors]
     cdef object steps           # what `Idle` points at, of the block that is accounted for
-    cdef readonly object ran    # uint8 [workers]: it is named in a wait
-    cdef uint8_t[::1] named
     cdef const int32_t[:, ::1] processor
     cdef bint interrupts
     cdef Py_ssize_t begun
@@ -197,8 +195,6 @@ cdef class Account:
         if self.paths == NULL:
             raise MemoryError()
         self.total = start.shape[0] - 1
-        self.ran = np.zeros(host.shape[0], np.uint8)
-        self.named = self.ran
         self.hint_ran = <int64_t*>calloc(processors + 1, sizeof(int64_t))
         self.time = <int64_t*>calloc(host.shape[0] + 1, sizeof(int64_t))
         self.since = <int64_t*>calloc(host.shape[0] + 1, sizeof(int64_t))
@@ -364,7 +360,6 @@ cdef class Account:
                         if left < 0:
                             best = worker
                             break
-            self.named[best] = 1
         for i in range(self.sharing_count):
             self.time[self.sharing[i]] = 0
         self.sharing_count = 0

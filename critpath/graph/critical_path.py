@@ -28,7 +28,14 @@ from critpath.model import (
     Workers,
 )
 from critpath.model.clocks import HostClock, describe_clocks
-from critpath.model.details import IDLE, NO_DETAIL, Detail, code_details, name_detail
+from critpath.model.details import (
+    IDLE,
+    NO_DETAIL,
+    Detail,
+    DetailCoder,
+    code_details,
+    name_detail,
+)
 from critpath.model.paths import find_crossings
 from critpath.model.requests import Pieces
 from critpath.model.vectors import name_on_host, number_codes
@@ -112,6 +119,11 @@ class Sweep:
         self._arrivals = sort_arrivals(arrivals, len(workers))
         self._table = _number_processors(processors)
         self._processors, self._interrupts = len(processors), interrupts
+        # Details of waits for a cpu, behind all strings: idle, then who ran; first those of idle
+        # and of unknown threads.
+        names = len(self._strings)
+        self._rivals = np.append([names, 0], names + 1 + np.arange(len(workers))).astype(np.int32)
+        self._coder = DetailCoder(self._name)
         self._rows = BoundaryRows(self._cuts, ROWS, carried)
         # A row or two of each processor: all are kept.
         self._stolen = BoundaryRows(self._cuts, _STOLEN)
@@ -170,9 +182,8 @@ class Sweep:
         )
         account.most = most
         self._account(account, end)
-        codes, rivals = _name_rivals(account, workers, self._strings)
         start, low, high, state, detail, comm, tid, host, cpu, elsewhere = account.take(
-            codes,
+            self._rivals,
             workers.tid,
             workers.name,
         )
@@ -181,14 +192,8 @@ class Sweep:
             # A fault of critpath, never of the input.
             raise AssertionError(f"critical path {wrong} does not tile its window")
         lossy = overlaps_loss(self._losses, host, low, high)
-        names = len(self._strings)
-        detail, details = code_details(
-            state,
-            blame_losses(self._strings, state, detail, lossy),
-            lambda state, code: (
-                rivals[code - names] if code >= names else name_detail(state, self._strings[code])
-            ),
-        )
+        blamed = blame_losses(self._strings, state, detail, lossy)
+        detail, details = self._coder.code(blamed.astype(np.int64), state.astype(np.int64))
         return CriticalPaths(
             start=start,
             begin=low,
@@ -204,6 +209,20 @@ class Sweep:
             elsewhere_idle=elsewhere,
             details=details,
         )
+
+    def _name(self, code: int, state: int) -> Detail:
+        """Return what a state's code means: a name, or who ran during a wait for a cpu.
+
+        The thread that held the processor longest is named, but idle where that alone shows
+        that no thread that ran was in the way: under a quota, others run in the meantime.
+        """
+        names = len(self._strings)
+        if code < names:
+            return name_detail(State(state), self._strings[code])
+        if code == names:
+            return Detail(why=IDLE)
+        row = code - names - 1
+        return Detail(self._strings[int(self._workers.name[row])], int(self._workers.tid[row]))
 
     def _walk_subjects(
         self, subjects: I64, begin: I64, end: I64, asked: tuple[I64 | None, I64 | None], most: int
@@ -307,25 +326,6 @@ def _number_processors(processors: Sequence[tuple[int, int]]) -> I32:
     for index, (host, cpu) in enumerate(processors):
         table[host, cpu] = index
     return table
-
-
-def _name_rivals(
-    account: Account,
-    workers: Workers,
-    strings: Sequence[str],
-) -> tuple[I32, list[Detail]]:
-    """Return codes of who ran during waits for a cpu, and what these mean after all strings.
-
-    They are by worker from 2 on, after those of idle and of unknown threads.  The thread
-    that held the processor longest is named, but idle where that alone shows
-    that no thread that ran was in the way: under a quota, others run in the meantime.
-    """
-    codes = np.zeros(len(workers) + 2, np.int32)
-    codes[0] = len(strings)
-    ran = np.flatnonzero(account.ran)
-    codes[2 + ran] = np.arange(len(ran)) + len(strings) + 1
-    of_each = zip(workers.name[ran].tolist(), workers.tid[ran].tolist(), strict=True)
-    return codes, [Detail(why=IDLE), *(Detail(strings[name], tid) for name, tid in of_each)]
 
 
 # ------------------------------------------------------------ all executions of a recording

@@ -11,12 +11,13 @@ import numpy as np
 from critpath.graph.critical_path import find_workers
 from critpath.model import I64, Bool, Events, Kind, PathSet, ReplayedRecording, State, Workers
 from critpath.model._lookup import Numbers
-from critpath.model.details import NO_DETAIL, Detail, Kin
+from critpath.model.details import NO_DETAIL, Detail, DetailCoder, Kin
 from critpath.model.vectors import name_family, number_codes
 
-Process = tuple[int, int]  # host, process id
 _KINDS: Final = tuple(Kin)
+_TEXTS: Final = tuple(one.value for one in _KINDS)
 _MOST_ANCESTORS: Final = 64  # technical: process ids that are used again may make a circle
+_MOST_PAIRS: Final = 1 << 17  # technical: of processes that are kept with their ties, 4 MB
 
 
 class Kinship:
@@ -26,12 +27,16 @@ class Kinship:
     """
 
     def __init__(self, replayed: ReplayedRecording) -> None:
-        self._workers, self._parents = replayed.workers, replayed.parents
+        self._workers = replayed.workers
         workers, names = replayed.workers, replayed.events.strings
         process = _find_processes(workers, replayed.events)
         known = Numbers()
         place = known.add(workers.host, process)
-        self._processes: list[Process] = [*zip(*known.since(0).tolist(), strict=True)]
+        host, child, parent = replayed.parents.T
+        child, parent = known.add(host, child), known.add(host, parent)
+        # By process; -1 for none, and of none behind.
+        self._parent = np.full(len(known) + 1, -1, np.int32)
+        self._parent[child] = parent  # the last that is said
         used, name_of = number_codes(workers.name.astype(np.int64))
         families = [name_family(names[name]) for name in used.tolist()]
         numbers = {family: number for number, family in enumerate(families)}
@@ -39,12 +44,13 @@ class Kinship:
         # By worker, that of none behind: the process's place, -1 for none; and the name's family.
         self._place = np.append(np.where(process > 0, place, -1), -1)
         self._family = np.append(family, -1)
-        leads = np.flatnonzero((workers.tid == process) & (workers.tid > 0)).tolist()
-        self._leader = {self._processes[self._place[row]]: int(family[row]) for row in leads}
-        self._above: dict[Process, tuple[Process, ...]] = {}
+        # By process, the family of the thread that leads it.
+        leads = np.flatnonzero((workers.tid == process) & (workers.tid > 0))
+        self._leader = np.full(len(known) + 1, -1, np.int64)
+        self._leader[place[leads]] = family[leads]
         self._pairs = Numbers()
         self._ties: I64 = np.zeros(0, np.int64)  # by the number of a pair
-        self._told: dict[tuple[Detail, str], Detail] = {}
+        self._coder = DetailCoder(self._name)
 
     def relate_all(self, who: I64, waiter: I64, subject: I64) -> I64:
         """Return the places in `Kin` of what workers are to others that wait, on a third's paths.
@@ -61,40 +67,33 @@ class Kinship:
 
     def _tie(self, one: I64, other: I64) -> I64:
         """Return what processes are to others, as sums of `_Tie`."""
+        if len(self._pairs) > _MOST_PAIRS:
+            self._pairs, self._ties = Numbers(), np.zeros(0, np.int64)
         places = self._pairs.add(one, other)
         if len(self._pairs) > len(self._ties):
-            fresh = self._pairs.since(len(self._ties)).tolist()
-            found = [self._find_tie(*pair) for pair in zip(*fresh, strict=True)]
-            self._ties = np.append(self._ties, np.array(found, np.int64))
+            first, second = self._pairs.since(len(self._ties))
+            self._ties = np.append(self._ties, self._find_ties(first, second))
         return self._ties[places]
 
-    def _find_tie(self, one: int, other: int) -> int:
-        if one < 0 or other < 0:
-            return _Tie.UNKNOWN
-        first, second = self._processes[one], self._processes[other]
-        if first == second:
-            return _Tie.SAME
-        above = self._ancestors(first)
-        tie = _Tie.BELOW * (second in above) | _Tie.ABOVE * (first in self._ancestors(second))
-        return tie | _Tie.WORKERS * self._are_workers(first, second)
+    def _find_ties(self, one: I64, other: I64) -> I64:
+        parent, leader = self._parent[one], self._leader
+        workers = (parent >= 0) & (parent == self._parent[other])
+        workers &= (leader[one] >= 0) & (leader[one] == leader[other])
+        workers &= leader[one] == leader[parent]
+        found = _Tie.BELOW * self._is_above(other, one) | _Tie.ABOVE * self._is_above(one, other)
+        found |= _Tie.WORKERS * workers
+        found = np.where(one == other, int(_Tie.SAME), found)
+        return np.where((one < 0) | (other < 0), int(_Tie.UNKNOWN), found)
 
-    def _ancestors(self, process: Process) -> tuple[Process, ...]:
-        if process not in self._above:
-            found: list[Process] = []
-            at = process
-            while (parent := self._parents.get(at)) and len(found) < _MOST_ANCESTORS:
-                found.append(parent)
-                at = parent
-            self._above[process] = tuple(found)
-        return self._above[process]
-
-    def _are_workers(self, one: Process, other: Process) -> bool:
-        """Tell whether processes are of one parent, and run the program that it runs."""
-        parent = self._parents.get(one)
-        if parent is None or parent != self._parents.get(other):
-            return False
-        families = {self._leader.get(process) for process in (parent, one, other)}
-        return len(families) == 1 and None not in families
+    def _is_above(self, one: I64, other: I64) -> Bool:
+        """Tell which processes began others, or what did."""
+        found, at = np.zeros(len(one), np.bool_), self._parent[other]
+        for _ in range(_MOST_ANCESTORS):
+            if not (at >= 0).any():
+                break
+            found |= (at == one) & (at >= 0)
+            at = self._parent[at]
+        return found
 
     def tell(self, path_set: PathSet) -> PathSet:
         """Return paths whose waits for a cpu name how its thread and the waiter are related.
@@ -111,23 +110,14 @@ class Kinship:
         waiter = subject.copy()
         waiter[mine] = find_workers(workers, host[mine], paths.tid[rows[mine]], end[mine])
         kin = self.relate_all(find_workers(workers, host, who, end), waiter, subject)
-        said, kinds = paths.detail.astype(np.int64), len(paths.details)
-        said[rows] += kinds * np.where(mine | _IS_NAMED[kin], kin, 0)
-        used, place = number_codes(said)
-        table = {NO_DETAIL: 0}
-        codes = []
-        for code in used.tolist():
-            one, kin_of_it = paths.details[code % kinds], _KINDS[code // kinds].value
-            known = self._name(one, kin_of_it) if kin_of_it else one
-            codes.append(table.setdefault(known, len(table)))
-        detail = np.array(codes, np.int32)[place]
-        return replace(path_set, paths=replace(paths, detail=detail, details=tuple(table)))
+        said = np.zeros(len(paths.detail), np.int64)
+        said[rows] = np.where(mine | _IS_NAMED[kin], kin, 0)
+        detail, details = self._coder.recode(paths.detail, paths.details, said)
+        return replace(path_set, paths=replace(paths, detail=detail, details=details))
 
-    def _name(self, of: Detail, kin: str) -> Detail:
-        named = self._told.get((of, kin))
-        if named is None:
-            named = self._told[of, kin] = of._replace(kin=kin)
-        return named
+    def _name(self, place: int, kin: int) -> Detail:
+        of = self._coder.known[place]
+        return of._replace(kin=_TEXTS[kin]) if kin else of
 
 
 class _Tie(IntFlag):

@@ -2,7 +2,7 @@
 """Numbers of what is asked for again and again: a table by hash, kept between the questions."""
 
 from libc.stdint cimport int32_t, int64_t, uint64_t
-from libc.stdlib cimport calloc, free, realloc
+from libc.stdlib cimport calloc, free, qsort, realloc
 
 import numpy as np
 
@@ -134,3 +134,52 @@ def last_begun(const int32_t[::1] group, const int64_t[::1] start, const int64_t
                     high = middle
             out[i] = low
     return found
+
+
+cdef int ascend(const void* one, const void* other) noexcept nogil:
+    cdef int32_t a = (<const int32_t*>one)[0], b = (<const int32_t*>other)[0]
+    return (a > b) - (a < b)
+
+
+def list_distinct(const int64_t[::1] start, const int32_t[::1] codes, const int32_t[::1] rank):
+    """Return the ranks of the codes that each group has, each once and in order, without code 0.
+
+    Parameters
+    ----------
+    start : int64 [groups + 1]
+        Codes of group g are from start[g] to start[g + 1].
+    codes : int32 [n]
+    rank : int32 [by code]
+
+    Returns
+    -------
+    tuple of arrays
+        Where the ranks of each group begin [groups + 1], the ranks, and each code's place among
+        its group's [n], -1 for code 0.
+    """
+    cdef Py_ssize_t group, i, many = start.shape[0] - 1, first, count = 0
+    cdef int32_t c
+    bounds = np.zeros(many + 1, np.int64)
+    places = np.empty(codes.shape[0], np.int32)
+    ranks = np.empty(codes.shape[0], np.int32)
+    # By rank: of which group it was seen last, and where it stands among that group's.
+    cdef int64_t[::1] seen = np.full(rank.shape[0], -1, np.int64), out = bounds
+    cdef int32_t[::1] stands = np.zeros(rank.shape[0], np.int32), place = places, found = ranks
+    with nogil:
+        for group in range(many):
+            first = count
+            for i in range(start[group], start[group + 1]):
+                if codes[i]:
+                    c = rank[codes[i]]
+                    if seen[c] != group:
+                        seen[c] = group
+                        found[count] = c
+                        count += 1
+            if count > first:
+                qsort(&found[first], count - first, sizeof(int32_t), ascend)
+            for i in range(first, count):
+                stands[found[i]] = <int32_t>(i - first)
+            for i in range(start[group], start[group + 1]):
+                place[i] = stands[rank[codes[i]]] if codes[i] else -1
+            out[group + 1] = count
+    return bounds, ranks[:count], places

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from critpath.model._lookup import Numbers
 from critpath.model.table import I32, I64, U8
 from critpath.model.vectors import number_codes
 from critpath.schema.kinds import LOCAL_PACKET, REMOTE_PACKET, State
@@ -165,6 +166,8 @@ class Detail(NamedTuple):
 
 
 NO_DETAIL: Final = Detail()
+# technical: details that are kept from set to set, 6 MB; threads hardly come again much later.
+_MOST_KNOWN: Final = 20_000
 DETAIL_NUMBERS: Final = ("peer_tid", "under_way", "connections", "held", "before")
 DETAIL_TEXTS: Final = tuple(f for f in Detail._fields if f not in {*DETAIL_NUMBERS, "others"})
 
@@ -190,6 +193,59 @@ def code_details(
         for one in used.tolist()
     ]
     return np.array(found, np.int32)[place], tuple(table)
+
+
+class DetailCoder:
+    """Codes the details of set after set of a recording's paths: each is made once.
+
+    Parameters
+    ----------
+    find : callable
+        Returns what a key of two numbers means.
+
+    Attributes
+    ----------
+    known : list of Detail
+    """
+
+    def __init__(self, find: Callable[[int, int], Detail]) -> None:
+        self._find = find
+        self._forget()
+
+    def _forget(self) -> None:
+        self.known = [NO_DETAIL]
+        self._places = {NO_DETAIL: 0}
+        self._keys = Numbers()
+        self._place_of: I64 = np.zeros(0, np.int64)  # by the number of a key
+
+    def _put(self, of: Detail) -> int:
+        place = self._places.setdefault(of, len(self.known))
+        if place == len(self.known):
+            self.known.append(of)
+        return place
+
+    def code(self, first: I64, second: I64) -> tuple[I32, tuple[Detail, ...]]:
+        """Return codes of details and the table of them, for segments with keys."""
+        if len(self.known) > _MOST_KNOWN:
+            self._forget()
+        return self._code(first, second)
+
+    def recode(
+        self, codes: I32, details: Sequence[Detail], second: I64
+    ) -> tuple[I32, tuple[Detail, ...]]:
+        """Return the same of segments with codes and a table: places in `known` become keys."""
+        if len(self.known) > _MOST_KNOWN:
+            self._forget()
+        return self._code(np.array([*map(self._put, details)], np.int64)[codes], second)
+
+    def _code(self, first: I64, second: I64) -> tuple[I32, tuple[Detail, ...]]:
+        number = self._keys.add(first, second)
+        if len(self._keys) > len(self._place_of):
+            fresh = self._keys.since(len(self._place_of)).tolist()
+            more = [self._put(self._find(*key)) for key in zip(*fresh, strict=True)]
+            self._place_of = np.append(self._place_of, np.array(more, np.int64))
+        used, code = number_codes(np.append(self._place_of[number], 0))  # the first says nothing
+        return code[:-1].astype(np.int32), tuple(self.known[place] for place in used.tolist())
 
 
 def name_detail(state: State, name: str) -> Detail:

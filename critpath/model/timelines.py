@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from itertools import pairwise
@@ -471,8 +471,9 @@ class ReplayedRecording:
         Of several hosts, what they sent each other.
     functions : FunctionSpans or None
         Where functions of Python were recorded.
-    parents : mapping of (int, int) to (int, int)
-        Which process (host, pid) began each, as far as that is known.
+    parents : int64 [n, 3]
+        Which process began each, as far as that is known: host, process id, that of its parent;
+        the last that is said of one holds.
     places : Places
         In which container, pod or unit each process was, where the recorder named them.
     present : frozenset of Kind
@@ -492,7 +493,7 @@ class ReplayedRecording:
     receipts: tuple[tuple[int, int, int, int], ...] = ()
     messages: Messages | None = None
     functions: FunctionSpans | None = None
-    parents: Mapping[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
+    parents: I64 = field(default_factory=lambda: np.zeros((0, 3), np.int64))
     places: Places = field(default_factory=Places)
     present: frozenset[Kind] = frozenset()
 

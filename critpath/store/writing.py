@@ -28,10 +28,10 @@ from critpath.model import (
     join_facts,
     join_paths,
 )
+from critpath.model._lookup import list_distinct
 from critpath.model.details import DETAIL_NUMBERS, DETAIL_TEXTS, Detail
 from critpath.model.requests import FACT_NUMBERS, FACT_TEXTS
 from critpath.model.stacks import word_stack
-from critpath.model.vectors import number_codes
 from critpath.schema.kinds import STATES
 from critpath.store.columns import (
     DETAILS,
@@ -409,14 +409,10 @@ def _place_details(paths: CriticalPaths, start: I64) -> tuple[I64, I64, I32]:
 
     In the details' own order, however they are numbered; -1: the segment has none.
     """
-    codes = paths.detail[start[0] : start[-1]]
-    path = np.repeat(np.arange(len(start) - 1), np.diff(start))
     order = np.array(sorted(range(len(paths.details)), key=paths.details.__getitem__), np.int64)
-    rank = np.empty(len(order), np.int64)
+    rank = np.empty(len(order), np.int32)
     rank[order] = np.arange(len(order))
-    some = np.flatnonzero(codes)
-    found, place = number_codes(path[some] * len(order) + rank[codes[some]])
-    bounds = np.searchsorted(found, np.arange(len(start)) * len(order))
-    places = np.full(len(codes), -1, np.int32)
-    places[some] = place - bounds[path[some]]
-    return bounds, order[found % len(order)], places
+    bounds, found, places = list_distinct(
+        start - start[0], paths.detail[start[0] : start[-1]], rank
+    )
+    return bounds, order[found], places

@@ -333,12 +333,15 @@ def _replay_once(
     )
 
 
-def read_parents(events: Events) -> dict[tuple[int, int], tuple[int, int]]:
-    """Return which process began each, as forks and the statedump say: host and process id."""
-    return dict(_iter_parents(events))
+def read_parents(events: Events) -> I64:
+    """Return which process began each, as the statedump and then forks say, in order.
 
-
-def _iter_parents(events: Events) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
+    Returns
+    -------
+    int64 [n, 3]
+        Host, process id and that of its parent.
+    """
+    parts = [np.zeros((0, 3), np.int64)]
     for kind, child, process, parent in (
         (Kind.STATEDUMP, "tid", "pid", "ppid"),
         (Kind.FORK, "child_tid", "child_pid", "parent_pid"),
@@ -347,12 +350,8 @@ def _iter_parents(events: Events) -> Iterator[tuple[tuple[int, int], tuple[int, 
         rows = np.flatnonzero(np.isin(events.event_class, wanted))
         tid, mine, whose = (events.column(rows, name) for name in (child, process, parent))
         leads = np.flatnonzero((tid == mine) & (whose > 0) & (mine > 0))
-        host = events.hosts_of(rows[leads]).tolist()
-        yield from zip(
-            zip(host, mine[leads].tolist(), strict=True),
-            zip(host, whose[leads].tolist(), strict=True),
-            strict=True,
-        )
+        parts.append(np.column_stack([events.hosts_of(rows[leads]), mine[leads], whose[leads]]))
+    return np.concatenate(parts)
 
 
 def read_timelines(
