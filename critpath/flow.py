@@ -812,6 +812,8 @@ def _write_part(task: _Task, progress: Progress | None = None) -> _Written:
     aside = task.settings.ahead and not task.settings.max_memory
     with read.decide_hosts(task.hosts):
         part = store.Dataset(task.directory).write_part(task.number, sets, aside=aside)
+    if task.here:  # a worker, which reads it no more
+        stores.release(task.recording)
     return _Written(task.number, part, __version__)
 
 

@@ -3,7 +3,8 @@
 A URL is opened as a directory of this machine in which every object has its name and its size:
 who looks for recordings there finds them as anywhere.  Objects that are read whole by their
 nature (a manifest, a text) are fetched into it; streams of traces and Parquet files are holes in
-it, and `open_file` reads of them what is asked for.  What the libraries know of credentials stays
+it, and `open_file` reads of them what is asked for, which fills the hole as far as there is room:
+what is read twice is asked for once.  What the libraries know of credentials stays
 with them: none is taken from a URL, and nothing that a store says is repeated in a message.
 """
 
@@ -20,8 +21,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
-from threading import RLock
+from threading import Lock, RLock, Thread
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from critpath.errors import STAND_FOR, CritpathError, UnreadableError, UsageError, name_places
@@ -29,6 +31,8 @@ from critpath.extras import require
 from critpath.units import plural, safe_text, shorten
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from critpath.schema.notes import Note
 
 Answer = TypeVar("Answer")
@@ -45,11 +49,13 @@ _LONGEST: Final = 255  # bytes of a name in a directory
 _AT_ONCE: Final = 16 << 20  # technical: bytes that are asked for together
 _TOGETHER: Final = 64  # technical: objects that are asked for together
 _BLOCK: Final = 1 << 20  # technical: bytes of a Parquet file that are asked for together
-_KEPT: Final = 64  # technical: blocks of all of them that a process keeps
-# technical: bytes of all streams of a recording that are in memory, two blocks of each.
+_RECENT: Final = 2  # technical: blocks of each file that are in memory
+# technical: bytes of all streams of a recording that are in memory, `_RECENT` blocks of each and
+# the next one.
 _STREAMS: Final = 32 << 20
 _SMALLEST, _LARGEST = 128 << 10, 4 << 20  # technical: blocks of a stream
 _ROOM: Final = 256 << 20  # technical: bytes that are left free where objects are fetched to
+_SHARE: Final = 4  # technical: of what was free there, the share that ranges may take
 
 # What tells which recordings there are, and is fetched at once; what else a recording has beside
 # its streams is fetched when it is opened.
@@ -86,6 +92,13 @@ class Ledger:
     listed: int = 0
     again: dict[tuple[str, str], int] = field(default_factory=dict)
     _told: dict[tuple[str, str], int] = field(default_factory=dict)
+    _lock: Any = field(default_factory=Lock, repr=False)
+
+    def count(self, *, requests: int = 0, moved: int = 0) -> None:
+        """Count what was asked for and came; threads ask ahead."""
+        with self._lock:
+            self.requests += requests
+            self.moved += moved
 
     def clear(self) -> None:
         """Begin anew."""
@@ -167,13 +180,15 @@ def show_place(path: Path) -> str:
 
 @dataclass
 class _Stored:
-    """An object: its size when it was listed, and whether what is here is the whole of it."""
+    """An object: its size when it was listed, and what of it is here: the whole, or some blocks."""
 
     url: str
     path: str  # as its file system has it
     size: int
     stamp: str
     here: bool = False
+    block: int = 0  # bytes of one, once it is read by them
+    kept: set[int] = field(default_factory=set)
 
 
 class _Mirror:
@@ -184,6 +199,7 @@ class _Mirror:
         # Its mode is 0700: recordings show what ran on a machine.
         self.root, self.held = _make_root()
         self.process = os.getpid()
+        self.room = shutil.disk_usage(self.root).free // _SHARE
         self.objects: dict[str, _Stored] = {}
         self.opened: set[str] = set()
         self.lock = RLock()
@@ -209,7 +225,10 @@ class _Mirror:
             return place
 
     def list_objects(self, url: str) -> None:
-        """List objects, make their places, and fetch what tells what they are."""
+        """List objects, make their places, and fetch what tells what they are.
+
+        What was listed before and is as it was stays as it is here.
+        """
         found = _list(url)
         place = self.place_of(url)
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -229,6 +248,12 @@ class _Mirror:
                 ) from error
             self.objects[str(file)] = stored
             LEDGER.listed += stored.size
+        gone = [
+            file
+            for file in self.objects
+            if file.startswith(f"{place}/") and file.removeprefix(f"{place}/") not in found
+        ]
+        self.forget(gone)
         self.fetch(self._find_needed(place, found))
 
     def _find_needed(self, place: Path, found: Mapping[str, _Stored]) -> list[Path]:
@@ -282,9 +307,27 @@ class _Mirror:
                 ]
             )
 
-    def forget(self, place: Path) -> None:
-        """Forget what was listed below a place, to be listed anew."""
-        for file in [one for one in self.objects if one.startswith(f"{place}/")]:
+    def take_room(self, size: int) -> bool:
+        """Tell whether so many bytes more may be kept here, and count them."""
+        with self.lock:
+            if size > self.room or shutil.disk_usage(self.root).free < size + _ROOM:
+                return False
+            self.room -= size
+            return True
+
+    def release(self, place: Path) -> None:
+        """Give back what ranges of the objects below a place take here."""
+        with self.lock:
+            for file, of in self.objects.items():
+                if of.kept and file.startswith(f"{place}/"):
+                    self.room += sum(min(of.block, of.size - n * of.block) for n in of.kept)
+                    of.kept.clear()
+                    os.truncate(file, 0)
+                    os.truncate(file, of.size)
+
+    def forget(self, files: Iterable[str]) -> None:
+        """Forget objects, and the holes that stood for them."""
+        for file in files:
             if not self.objects[file].here:
                 Path(file).unlink(missing_ok=True)
             del self.objects[file]
@@ -345,7 +388,6 @@ def close() -> None:
         for here in [one for one in STAND_FOR if one.startswith(f"{_mirror.root}/")]:
             del STAND_FOR[here]
         _mirror = None
-        _blocks.clear()
         LEDGER.clear()
 
 
@@ -365,18 +407,18 @@ def fetch(files: Sequence[Path]) -> None:
 # Reading ranges.
 
 
-_Blocks = OrderedDict[tuple[str, str, int], bytes]
-# Of Parquet files, which are opened for every reading; shared by threads.
-_blocks: Final[_Blocks] = OrderedDict()
-_blocks_lock: Final = RLock()
-
-
 class RangeFile(io.RawIOBase):
-    """An object, read by ranges: blocks of it, of which some are kept."""
+    """An object, read by ranges: blocks, which are kept in its place here while there is room.
 
-    def __init__(self, stored: _Stored, block: int, keep: int, blocks: _Blocks) -> None:
+    One that is read in order has the next block asked for while a block is worked on.
+    """
+
+    def __init__(self, stored: _Stored, place: Path, block: int, *, in_order: bool = False) -> None:
         super().__init__()
-        self._stored, self._block, self._keep, self._blocks = stored, block, keep, blocks
+        self._stored, self._place, self._in_order = stored, place, in_order
+        stored.block = self._block = stored.block or block
+        self._recent: OrderedDict[int, bytes] = OrderedDict()
+        self._coming: tuple[int, Future[bytes]] | None = None
         self._at = 0
         self.size = stored.size
 
@@ -386,23 +428,52 @@ class RangeFile(io.RawIOBase):
         if begin >= end:
             return b""
         first, last = begin // self._block, (end - 1) // self._block
-        of = self._stored.path, self._stored.stamp
-        with _blocks_lock:
-            found = {n: self._blocks.get((*of, n)) for n in range(first, last + 1)}
-        missing = [number for number, block in found.items() if block is None]
+        found = {n: self._recent.get(n) or self._read_kept(n) for n in range(first, last + 1)}
+        missing = [number for number, block in found.items() if not block]
         if missing:
-            low, high = missing[0] * self._block, (missing[-1] + 1) * self._block
-            content = _get_range(self._stored, low, min(high, self.size))
+            content = self._get(missing[0], missing[-1] + 1)
             for place in range(0, len(content), self._block):
                 found[missing[0] + place // self._block] = content[place : place + self._block]
-        with _blocks_lock:
-            for number, block in found.items():
-                self._blocks[(*of, number)] = block or b""
-                self._blocks.move_to_end((*of, number))
-            while len(self._blocks) > self._keep:
-                self._blocks.popitem(last=False)
+        for number in [*found][-_RECENT:]:
+            self._recent[number] = found[number]
+            self._recent.move_to_end(number)
+        while len(self._recent) > _RECENT:
+            self._recent.popitem(last=False)
         low = first * self._block
-        return b"".join(block or b"" for block in found.values())[begin - low : end - low]
+        return b"".join(found.values())[begin - low : end - low]
+
+    def _get(self, first: int, end: int) -> bytes:
+        """Ask for blocks, and for the one behind them."""
+        coming, self._coming = self._coming, None
+        if coming is not None and coming[0] == first == end - 1:
+            content = coming[1].result()
+        else:
+            content = _get_range(self._stored, first * self._block, self._end_of(end - 1))
+        self._keep(first, end, content)
+        if self._in_order and end * self._block < self.size and end not in self._stored.kept:
+            self._coming = (
+                end,
+                _begin(lambda: _get_range(self._stored, end * self._block, self._end_of(end))),
+            )
+        return content
+
+    def _end_of(self, number: int) -> int:
+        return min((number + 1) * self._block, self.size)
+
+    def _read_kept(self, number: int) -> bytes:
+        if number not in self._stored.kept:
+            return b""
+        with self._place.open("rb") as file:
+            begin = number * self._block
+            return os.pread(file.fileno(), self._end_of(number) - begin, begin)
+
+    def _keep(self, first: int, end: int, content: bytes) -> None:
+        """Write blocks to where they are in the file here, which is a hole so far."""
+        if _mirror is None or not _mirror.take_room(len(content)):
+            return
+        with suppress(OSError), self._place.open("r+b") as file:
+            if os.pwrite(file.fileno(), content, first * self._block) == len(content):
+                self._stored.kept.update(range(first, end))
 
     def readable(self) -> bool:
         """Return True."""
@@ -452,7 +523,7 @@ def open_file(path: Path) -> io.BufferedReader:
     stored = _find_hole(path)
     if stored is None:
         return path.open("rb")
-    return cast("io.BufferedReader", RangeFile(stored, _BLOCK, _KEPT, _blocks))
+    return cast("io.BufferedReader", RangeFile(stored, path, _BLOCK))
 
 
 def open_stream(path: Path) -> Callable[[int, int], bytes] | None:
@@ -461,8 +532,14 @@ def open_stream(path: Path) -> Callable[[int, int], bytes] | None:
     if stored is None or _mirror is None:
         return None
     beside = sum(str(file) in _mirror.objects for file in path.parent.iterdir())
-    block = max(_SMALLEST, min(_LARGEST, _STREAMS // (2 * max(beside, 1))))
-    return RangeFile(stored, block, 2, OrderedDict()).pread
+    block = max(_SMALLEST, min(_LARGEST, _STREAMS // ((_RECENT + 1) * max(beside, 1))))
+    return RangeFile(stored, path, block, in_order=True).pread
+
+
+def release(directory: Path) -> None:
+    """Give back what was kept here of a recording that is read no more."""
+    if is_stored(directory):
+        _get_mirror().release(directory)
 
 
 def require_unchanged(directory: Path) -> None:
@@ -512,7 +589,6 @@ def refresh(directory: Path) -> None:
     if is_stored(directory):
         mirror = _get_mirror()
         with mirror.lock:
-            mirror.forget(directory)
             mirror.list_objects(mirror.url_of(directory))
 
 
@@ -544,26 +620,21 @@ def replace_directory(made: Path, target: Path) -> None:
     for name in old.keys() - new.keys() - {_LIST}:
         _remove(old[name])
     with mirror.lock:
-        mirror.forget(target)
+        mirror.forget([file for file in mirror.objects if file.startswith(f"{target}/")])
         shutil.rmtree(target, ignore_errors=True)
         made.rename(target)
+        # What was written here is read here; what others wrote, by ranges, of which some are here.
+        for name, stored in _list(url).items():
+            was = mirror.objects.get(str(made / name))
+            if was is not None and was.size == stored.size:
+                stored.here, stored.block, stored.kept = was.here, was.block, was.kept
+            mirror.objects[str(target / name)] = stored
         for old_name in [one for one in mirror.objects if one.startswith(f"{made}/")]:
             del mirror.objects[old_name]
-        # What was written here is read here; what others wrote, by ranges.
-        written = {str(Path(d) / name) for d, _, names in os.walk(target) for name in names}
-        for name, stored in _list(url).items():
-            place = str(target / name)
-            stored.here = place in written and not _is_unwritten(Path(place), stored.size)
-            mirror.objects[place] = stored
         mirror.opened.add(url)
     for stored in new.values():
         with suppress(CritpathError):
             _remove(stored)
-
-
-def _is_unwritten(file: Path, size: int) -> bool:
-    """Tell whether a file is nothing but a hole."""
-    return size > 0 and file.stat().st_blocks == 0
 
 
 def remove_directory(made: Path) -> None:
@@ -637,7 +708,9 @@ def _read_size(info: Mapping[str, Any]) -> int:
 
 def _read_stamp(info: Mapping[str, Any]) -> str:
     names = ("ETag", "etag", "generation", "md5Hash", "created", "LastModified", "updated")
-    return next((str(info[name]) for name in names if info.get(name)), "")
+    found = next((info[name] for name in names if info.get(name)), "")
+    # That in memory gives the same time in two ways.
+    return str(found.timestamp() if isinstance(found, datetime) else found)
 
 
 def _is_columns(stored: _Stored) -> bool:
@@ -657,8 +730,24 @@ def _get_range(stored: _Stored, begin: int, end: int) -> bytes:
     if begin >= end:
         return b""
     content = _try(stored.url, get)
-    LEDGER.moved += len(content)
+    LEDGER.count(moved=len(content))
     return content
+
+
+def _begin(work: Callable[[], Answer]) -> Future[Answer]:
+    """Do something in a thread that nobody waits for when this process ends."""
+    from concurrent.futures import Future  # noqa: PLC0415 - start-up time
+
+    future: Future[Answer] = Future()
+
+    def do() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - raised where the result is asked for
+            future.set_exception(error)
+
+    Thread(target=do, daemon=True).start()
+    return future
 
 
 def _batches(
@@ -688,13 +777,13 @@ def _get_several(batch: Sequence[tuple[Path, _Stored]]) -> list[bytes | None]:
         paths, sizes = [of.path for of in files], [of.size for of in files]
         with suppress(Exception):  # each is asked for by itself then, and says what is wrong
             answers = fs.cat_ranges(paths, [0] * len(paths), sizes, on_error="return")
-            LEDGER.requests += len(paths)
+            LEDGER.count(requests=len(paths))
     given = {
         of.path: answer
         for of, answer in zip(files, answers, strict=False)
         if isinstance(answer, bytes) and len(answer) == of.size
     }
-    LEDGER.moved += sum(map(len, given.values()))
+    LEDGER.count(moved=sum(map(len, given.values())))
     for of, answer in zip(files, answers, strict=False):
         if of.path not in given:
             short = ShortAnswerError()
@@ -742,7 +831,7 @@ def _try(url: str, ask: Callable[[Any], Answer], *, writing: bool = False) -> An
     kind: type[CritpathError] = UsageError if writing else UnreadableError
     fs = _get_store(url)
     for attempt in range(_TRIES):
-        LEDGER.requests += 1
+        LEDGER.count(requests=1)
         try:
             return ask(fs)
         except CritpathError:

@@ -102,7 +102,7 @@ STARTS: Final = (
         "compare_checkouts.py",
         "--before {critpath} --after {critpath} --only detect-simulated --cache {made}",
     ),
-    Start("fleet/fleet.py", "--hosts 1 --requests 100 --workers 1", "cc"),
+    Start("fleet/fleet.py", "--hosts 1 --requests 300 --workers 1"),
     Start("foreign/faults.py", "--kinds sleep --runs 2", "kernel cc trace-cmd perf"),
     Start("foreign/peers.py", "--analyses none", "kernel perf"),
     Start(

@@ -1,12 +1,16 @@
-"""A fleet's recordings on an object store, extracted by dask's workers there: bytes, memory, plan.
+"""A fleet's dumps on an object store: extracted by dask's workers there, compared; bytes, memory.
 
-    python fleet.py [--hosts 4] [--requests 2000] [--workers 1,2,4] [--json FILE]
+    python fleet.py [--hosts 4] [--requests 2000] [--workers 1,2,4] [--latency MS] [--json FILE]
+    python fleet.py --stored 1e6 [--hosts 100] [--json FILE]
 
-Before and after of so many hosts, simulated by ``large_trace.py`` (80 events a request), lie on
-moto's S3 server. A scheduler and 1, 2 and 4 workers of one thread extract both to datasets
-there, and the datasets are compared. Measured: bytes that the server sent and took, its requests,
-tasks, CPU seconds and peak memory of a worker; of the comparison its CPU and memory.  At the end
-what that comes to for 100 hosts with 100,000 requests each, per request and host, on paper.
+Before and after of so many hosts lie on moto's S3 server: dumps of an hour in which a recorded
+server was asked so often (``recorded.py``).  A scheduler and 1, 2 and 4 workers of one thread
+extract both to datasets there, and the datasets are compared.  Measured: bytes that the server sent
+and took, its requests, tasks, CPU seconds and peak memory of a worker; of the comparison its CPU
+and memory.  At the end what that comes to for 100 hosts with 100,000 requests each, on paper.
+
+``--stored``: the comparison alone, of so many requests in all that were drawn from recorded
+ones, a part for each host; after, waiting for a CPU takes a fifth longer.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ import json
 import logging
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -30,12 +35,15 @@ import fsspec
 from moto.server import create_backend_app
 from werkzeug.serving import make_server
 
-sys.path[:0] = [str(Path(__file__).resolve().parents[1] / name) for name in ("", "benchmarks")]
+sys.path[:0] = [str(Path(__file__).resolve().parents[1])]
 
-from large_trace import EXECUTION, generate  # noqa: E402
+from recorded import draw_paths, repeat_recording  # noqa: E402
 from results import write_results  # noqa: E402
 
-OF_A_REQUEST: Final = 80  # events, of a server
+from critpath.store import Dataset  # noqa: E402
+
+EXECUTION: Final = "requests"
+SLOWER: Final = 1.2  # waiting for a CPU, after
 FLEET: Final = 100
 HOUR: Final = 100_000  # requests of a host in an hour
 SIDES: Final = ("before", "after")
@@ -44,15 +52,18 @@ KEYS: Final = ("somebody", "whatever moto takes")
 
 
 class Store:
-    """moto's S3 in a thread, and how much it sends and takes."""
+    """moto's S3 in a thread, and how much it sends and takes; an answer takes so long (s)."""
 
-    def __init__(self) -> None:
+    def __init__(self, latency: float = 0.0) -> None:
+        os.environ["MOTO_S3_DEFAULT_KEY_BUFFER_SIZE"] = "65536"  # objects are on the disk
         self.sent = self.taken = self.requests = 0
+        self._latency = latency
         self._app = create_backend_app("s3")
         self._lock = threading.Lock()
         self._server = make_server("127.0.0.1", 0, self, threaded=True)
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
         self.environment = {
+            "AWS_CONFIG_FILE": os.devnull,  # not what the user has for another store
             "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self._server.port}",
             "AWS_ACCESS_KEY_ID": KEYS[0],
             "AWS_SECRET_ACCESS_KEY": KEYS[1],
@@ -63,6 +74,8 @@ class Store:
         )
 
     def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        if self._latency:
+            time.sleep(self._latency)
         answer = b"".join(self._app(environ, start))
         with self._lock:
             self.requests += 1
@@ -163,52 +176,111 @@ def extract(store: Store, count: int, place: Path, environment: dict[str, str]) 
     }
 
 
-def main() -> None:
-    """Measure, and say what it comes to for a fleet."""
-    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
-    parser.add_argument("--hosts", type=int, default=4)
-    parser.add_argument("--requests", type=int, default=2000, help="of a host, before and after")
-    parser.add_argument("--workers", default="1,2,4")
-    parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    store = Store()
+def put(store: Store, here: Path, there: str) -> int:
+    """Put a directory on the store and remove it here; return its bytes."""
+    size = sum(file.stat().st_size for file in here.rglob("*") if file.is_file())
+    store.fs.put(f"{here}/", f"fleet/{there}/", recursive=True)
+    shutil.rmtree(here)
+    return size
+
+
+def compare(store: Store, environment: dict[str, str], both: list[str]) -> dict[str, float]:
+    """Compare two datasets on the store."""
+    store.take()
+    begun = time.monotonic()
+    cpu, peak = critpath(environment, "compare", *both)
+    elapsed = time.monotonic() - begun
+    sent, _, asked = store.take()
+    return {
+        "CPU, s": cpu,
+        "elapsed, s": elapsed,
+        "peak, MB": peak,
+        "read, MB": sent / 1e6,
+        "requests to the store": asked,
+    }
+
+
+def show(row: dict[str, float]) -> str:
+    """Return a row as a line."""
+    return "  ".join(f"{key}: {value:,.1f}" for key, value in row.items())
+
+
+def compare_stored(store: Store, requests: int, hosts: int) -> dict[str, Any]:
+    """Compare drawn requests of so many hosts."""
+    size = 0
+    with tempfile.TemporaryDirectory(prefix="fleet-") as name:
+        for number, side in enumerate(SIDES):
+            place = Path(name) / side
+            place.mkdir()
+            dataset, slower = Dataset(place), SLOWER if side == "after" else 1.0
+            parts = []
+            for host in range(hosts):
+                drawn = draw_paths(requests // (2 * hosts), 2 * host + number, slower=slower)
+                parts.append(dataset.write_part(host, drawn))
+            dataset.seal(parts, {})
+            size += put(store, place, f"paths/{side}")
+    print(f"{requests:,} requests of {hosts} hosts, {size / 1e6:,.0f} MB", flush=True)
+    both = [f"s3://fleet/paths/{side}" for side in SIDES]
+    found = compare(store, {**os.environ, **store.environment}, both)
+    return {"requests": requests, "stored, MB": size / 1e6, **found}
+
+
+def extract_fleet(
+    store: Store, hosts: int, requests: int, workers: list[int]
+) -> tuple[list[dict[str, Any]], dict[str, float]]:
+    """Extract and compare dumps of so many hosts; return rows, and the plan for a fleet."""
     environment = {**os.environ, **store.environment}
-    store.fs.mkdir("fleet")
     with tempfile.TemporaryDirectory(prefix="fleet-") as name:
         home, size = Path(name), 0
-        for number in range(2 * given.hosts):
-            trace = home / f"host-{number}"
-            events = OF_A_REQUEST * given.requests
-            generate(trace, events, executions=given.requests, seed=number + 1)
-            size += sum(file.stat().st_size for file in trace.rglob("*") if file.is_file())
-            side = SIDES[number // given.hosts]
-            store.fs.put(f"{trace}/", f"fleet/{side}/{trace.name}/", recursive=True)
+        for number in range(2 * hosts):
+            dump = home / f"host-{number}"
+            repeat_recording(dump, requests, number)
+            size += put(store, dump, f"{SIDES[number // hosts]}/{dump.name}")
         rows = []
-        for count in map(int, given.workers.split(",")):
+        for count in workers:
             place = home / f"with-{count}"
             place.mkdir()
             rows.append(extract(store, count, place, environment))
-            print("  ".join(f"{key}: {value:,.1f}" for key, value in rows[-1].items()), flush=True)
-        last = rows[-1]["workers"]
-        store.take()
-        both = [f"s3://fleet/paths/{last}/{side}" for side in SIDES]
-        cpu, peak = critpath(environment, "compare", *both)
-        sent, _, asked = store.take()
-    runs = 2 * given.hosts * given.requests
-    print(f"compare: {cpu:.1f} s CPU, peak {peak:,.0f} MB, {sent / 1e6:,.1f} MB, {asked} requests")
-    every, row = 2 * FLEET * HOUR / runs, rows[0]
+            print(show(rows[-1]), flush=True)
+    last = rows[-1]["workers"]
+    both = [f"s3://fleet/paths/{last}/{side}" for side in SIDES]
+    compared = compare(store, environment, both)
+    print(f"compare: {show(compared)}")
+    every, row = 2 * FLEET * HOUR / (2 * hosts * requests), rows[0]
     plan = {
         "tasks": 2 * FLEET,
         "recordings, GB": size * every / 1e9,
         "read by workers, GB": row["read, MB"] * every / 1e3,
         "written, GB": row["written, MB"] * every / 1e3,
         "CPU of workers, h": row["CPU of workers, s"] * every / 3600,
-        "read by compare, GB": sent * every / 1e9,
+        "read by compare, GB": compared["read, MB"] * every / 1e3,
     }
+    print(f"{size / 1e6:,.1f} MB of dumps, {row['read, MB'] * 1e6 / size:.2f} times read")
     print(f"{FLEET} hosts, {HOUR:,} requests each, before and after (on paper, linear):")
     for key, value in plan.items():
         print(f"  {key}: {value:,.1f}")
+    return rows, plan
+
+
+def main() -> None:
+    """Measure, and say what it comes to for a fleet."""
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
+    parser.add_argument("--hosts", type=int, help="4; of --stored 100")
+    parser.add_argument("--requests", type=int, default=2000, help="of a host, before and after")
+    parser.add_argument("--workers", default="1,2,4")
+    parser.add_argument("--stored", type=float, default=0, help="requests in all, compared only")
+    parser.add_argument("--latency", type=float, default=0, metavar="MS", help="of an answer")
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    store = Store(given.latency / 1e3)
+    store.fs.mkdir("fleet")
+    if given.stored:
+        rows, plan = [compare_stored(store, int(given.stored), given.hosts or 100)], {}
+        print(show(rows[0]))
+    else:
+        workers = [int(count) for count in given.workers.split(",")]
+        rows, plan = extract_fleet(store, given.hosts or 4, given.requests, workers)
     if given.json:
         write_results(given.json, rows, plan=plan)
 

@@ -137,6 +137,71 @@ def test_streams_are_read_by_ranges_of_which_few_are_kept(store, guest, monkeypa
     )
 
 
+def asked_of_streams(store: Store) -> list[tuple[str, int, int]]:
+    return [(path, begin, end) for path, begin, end in store.asked if "/kernel/kernel_" in path]
+
+
+@pytest.mark.parametrize("share", [4, 1 << 60], ids=["kept", "no room"])
+def test_what_is_read_twice_is_asked_for_once(store, guest, monkeypatch, share):
+    """Where switches are missing, a stream is read again: from here, as far as there was room."""
+    monkeypatch.setattr(stores, "_SHARE", share)
+    url = store.put(guest("lossy"), "fleet/lossy")
+    there = critpath.extract(url, execution=REQUESTS)
+    here = critpath.extract(guest("lossy"), execution=REQUESTS)
+    assert there.executions.id == here.executions.id
+    assert there.warnings == here.warnings
+    asked = asked_of_streams(store)
+    assert asked
+    assert (len(asked) == len({*asked})) == (share == 4)
+
+
+def test_the_next_block_is_asked_for_ahead(store, monkeypatch):
+    monkeypatch.setattr(stores, "_SMALLEST", 4)
+    monkeypatch.setattr(stores, "_LARGEST", 4)
+    store.fs.pipe_file("/one/metadata", b"")
+    store.fs.pipe_file("/one/stream", b"0123456789")
+    read = stores.open_stream(stores.open_place("memory://one") / "stream")
+    assert read(2, 0) == b"01"
+    _, coming = read.__self__._coming
+    assert coming.result() == b"4567"
+    assert [of[1:] for of in store.asked] == [(0, 4), (4, 8)]
+    assert read(4, 2) == b"2345"
+    read.__self__._coming[1].result()
+    assert read(100, 1) == b"123456789"
+    assert [of[1:] for of in store.asked] == [(0, 4), (4, 8), (8, 10)]
+
+
+def test_what_fails_ahead_is_counted_and_said_when_it_is_read(store, monkeypatch):
+    monkeypatch.setattr(stores, "_SMALLEST", 4)
+    monkeypatch.setattr(stores, "_LARGEST", 4)
+    store.fs.pipe_file("/one/metadata", b"")
+    store.fs.pipe_file("/one/stream", b"0123456789")
+
+    def fail(_: str, content: bytes) -> bytes:
+        if store.asked[-1][1] == 4:
+            raise AnswerError(503)
+        return content
+
+    store.wrong = fail
+    read = stores.open_stream(stores.open_place("memory://one") / "stream")
+    assert read(4, 0) == b"0123"
+    with pytest.raises(UnreadableError, match=r"^memory://one/stream: .*HTTP 503, 5 times"):
+        read(4, 4)
+    assert stores.LEDGER.again == {("memory://one/stream", "HTTP 503"): 4}
+
+
+def test_what_a_worker_kept_goes_when_it_is_done(store, guest):
+    url = store.put(guest("normal"), "fleet/normal")
+    place = stores.open_place(url)
+    stream = next(file for file in place.rglob("kernel_*") if stores.is_hole(file))
+    whole = store.fs.cat_file(f"/fleet/normal/{stream.relative_to(place)}")
+    assert stores.open_stream(stream)(64, 0) == whole[:64]
+    assert stream.stat().st_blocks
+    stores.release(place)
+    assert stream.stat().st_blocks == 0
+    assert stores.open_stream(stream)(64, 0) == whole[:64]
+
+
 def test_what_passes_is_asked_again_and_said(store, guest):
     url = store.put(guest("normal"), "fleet/normal")
     store.wrong = failing(2, lambda: AnswerError(503))
@@ -315,7 +380,9 @@ def test_a_dataset_is_replaced_as_a_whole(store, guest, capsys, monkeypatch):
     with pytest.raises(critpath.CritpathError):  # no list of other files: it is no dataset now
         critpath.load("memory://fleet/set")
     monkeypatch.setattr(type(store.fs), "copy", true)
+    store.asked.clear()
     assert export(normal, "-o", "memory://fleet/set", "--force") == 0
+    assert not [path for path, *_ in store.asked if path.endswith(".parquet")]  # it wrote them
     assert len(critpath.load("memory://fleet/set")) == len(
         critpath.extract(guest("normal"), execution=REQUESTS)
     )
