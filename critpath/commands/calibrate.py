@@ -77,6 +77,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 def _calibrate(arguments: argparse.Namespace, settings: Settings) -> CalibrationDocument:
     from critpath import detect  # noqa: PLC0415 - numpy and the stages
+    from critpath.engines import usable_cores  # noqa: PLC0415 - as above
 
     with Progress(quiet=settings["quiet"]) as progress:
         paths = extract_sources(arguments.normal, settings, progress)
@@ -87,4 +88,5 @@ def _calibrate(arguments: argparse.Namespace, settings: Settings) -> Calibration
             splits=arguments.splits,
             progress=progress,
             left=lambda: until - time.monotonic(),
+            jobs=usable_cores() if settings["jobs"] is None else settings["jobs"],
         )

@@ -316,8 +316,8 @@ def detect(
     own : tuple of VectorTable, optional
         As ``clean``, whenever the sets were recorded.
     labels, percentile, screening, trips : optional
-        What each execution is; the quantile that decides; whether to count the paper's alarms; how
-        often each asked others.
+        What each execution is; the quantile that decides; whether to say what decides nothing, as
+        intervals; how often each asked others.
 
     Returns
     -------
@@ -350,8 +350,9 @@ def detect(
         _require_permutations(whole, permutations, alpha, least)
     share = floor_share(floor, normal.total, strata[0], normal_session)
     types = name_types(strata[0], labels)
-    signs = find_signs(normal, sample, strata, types, families.p_value[:-1] <= alpha, share,
-                       trips)  # fmt: skip
+    look_for_signs = partial(find_signs, normal, sample, strata, types,
+                             families.p_value[:-1] <= alpha, share, trips)  # fmt: skip
+    signs = look_for_signs() if screening else ()
     x, y = _with_totals(normal, sample)
     # What no neighbour can make needs no runs to confirm it.
     if clean is not None and blocks is None and not signs:
@@ -373,10 +374,12 @@ def detect(
     paper = by_paper(_measure_sides(x, y, y_reference), names=names)
     evidence = RuleEvidence(paper, families, found, flags, float(least_ns))
     flagged = RULES[rule].flag(evidence)
+    if not screening and flagged.any():
+        signs = look_for_signs()
     slower, slight = changes(families, judged_by, flags, names, types, alpha=alpha, floor=share)
     remarks: list[Note] = [*evidence.paper.notes, *_test_notes(whole, permutations, why_not)]
     remarks += [notes.RaisedFloor(floor, share)] if share > floor else []
-    remarks += _notes(evidence, strata, slower, names, alpha, enough=enough)
+    remarks += _notes(evidence, strata, slower, names, alpha, enough=enough) if screening else []
     ordinal = ordinal_effects(x, y, *strata) if screening else None
     detection = Detection(
         rule=rule, alpha=alpha, floor=evidence.floor, floor_share=share,
@@ -387,9 +390,12 @@ def detect(
         enough=enough, needed=0 if enough else _count_needed(*strata, least),
         paper_false_alarms=false,
         work=work if enough and len(x) > 1 else None,
-        usual=_find_usual(own or (normal, sample), strata, labels, runs) if enough else None,
+        usual=_find_usual(own or (normal, sample), strata, labels, runs)
+        if enough and screening else None,
         slower=slower, slight=slight, notes=[], remarks=tuple(remarks), signs=[*signs],
     )  # fmt: skip
+    if not screening and not percentile:
+        return detection
     return _with_tails(detection, families, (x[:, -1], y[:, -1]), labels, percentile)
 
 
@@ -406,7 +412,8 @@ def _measure(
     x, y = _with_totals(normal, sample)
     hashes = hash_rows(x), hash_rows(y)
     drawn = seed_hashed(hashes[1], hashes[0])
-    found = effects(x, y, *strata, drawn, blocks=blocks, runs=runs)
+    replicates = 1 if by_paper is None else None
+    found = effects(x, y, *strata, drawn, replicates=replicates, blocks=blocks, runs=runs)
     if by_paper is None:
         return found, 0.0
     # By column: what is added up and counted lies side by side.

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import asdict, replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
-from msgspec import Struct, field, structs
+from msgspec import Struct, structs
 
 from critpath import __version__
 from critpath.cluster import find_types, labels_are_usable, rows_of
@@ -31,6 +33,7 @@ from critpath.documents.calibration import (
     ShiftKind,
     SplitKind,
 )
+from critpath.engines import run
 from critpath.errors import InconclusiveError
 from critpath.model import I64, CompareSettings, State, Symbol, VectorTable
 from critpath.progress import Progress
@@ -46,6 +49,7 @@ from critpath.vectors import ALPHABETS, fold_interrupts, like_alphabet, vector_t
 if TYPE_CHECKING:
     from critpath.model import F64, PathSet
 
+_PAYING = 100  # technical: splits that take longer than a process takes to start
 _BEFORE_STATES = 3  # technical: the total, the rare one and the new state are tried first
 
 
@@ -58,38 +62,54 @@ class _Pool(Struct, frozen=True, eq=False):
     sources: tuple[str, ...]
     settings: CompareSettings
     seed: int
-    show: Progress
-    left: Callable[[], float]  # s that may still be spent
-    phases: Iterator[int]  # how many parts of the work are still to be done, before each
-    # Splits that were judged, those that there are, and executions of each, where time was over.
-    cut: list[tuple[int, int, int]] = field(default_factory=list)
 
-    def take_share(self) -> float:
-        """Return how many seconds are to be left when the next part of the work should end."""
-        left, parts = self.left(), next(self.phases)
-        return max(left - left / parts, 0.0) if math.isfinite(left) else 0.0
-
-    def is_over(self, share: float, done: int) -> bool:
-        """Tell whether a part has had its time, and enough was judged for a rate."""
-        return done >= TRIALS.least_splits and self.left() <= share
-
-    def tell(self, what: str) -> None:
-        """Show what is being done, and how long that may still go on."""
-        self.show(f"{what}{describe_left(self.left())}")
-
-    def judge(self, split: Split, *, across: bool, floor: float | None = None) -> Judgement:
-        """Judge a split as `compare` would."""
-        settings = self.settings if floor is None else replace(self.settings, floor=floor)
-        rows = split.normal, split.sample
-        return judge(
-            rows_of(self.table, rows[0]),
-            rows_of(self.table, rows[1]),
-            settings,
-            labels=([self.label[i] for i in rows[0]], [self.label[i] for i in rows[1]]),
-            sessions=(self.session[rows[0]], self.session[rows[1]]) if across else (None, None),
-            apart=across and settings.sessions,
-            screening=False,
+    def select(self, rows: I64) -> _Pool:
+        """Return some of the executions."""
+        return structs.replace(
+            self,
+            table=rows_of(self.table, rows),
+            label=[self.label[i] for i in rows.tolist()],
+            session=self.session[rows],
         )
+
+
+class _Part(Struct, frozen=True, eq=False):
+    """Splits of one kind and size, and the floors that they are judged with."""
+
+    kind: SplitKind
+    splits: Sequence[Split]
+    floor: float | None  # in force; None where `compare` finds it by itself
+    recommended: float | None
+
+
+class _Task(Struct, frozen=True, eq=False):
+    """A split to be judged."""
+
+    pool: _Pool
+    split: Split
+    part: _Part
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Go to another process with the split's own rows only."""
+        split = self.split
+        rows = np.concatenate([split.normal, split.sample])
+        ours, theirs = np.split(np.arange(len(rows)), [len(split.normal)])
+        part = structs.replace(self.part, splits=())
+        return _Task, (self.pool.select(rows), Split(ours, theirs, split.unit), part)
+
+    def __repr__(self) -> str:
+        return f"{self.part.kind}:{self.split.unit}"
+
+
+class _Outcome(Struct, frozen=True, eq=False):
+    """What was decided of a split."""
+
+    alarm: bool
+    bare: bool  # significant, whatever the floor
+    recommended: bool  # an alarm with the recommended floor, too
+    marked: bool  # an execution is called an outlier
+    enough: bool
+    strata: tuple[I64, I64]  # execution types
 
 
 def calibrate(
@@ -100,6 +120,7 @@ def calibrate(
     sizes: Sequence[int] | None = None,
     progress: Progress | None = None,
     left: Callable[[], float] = lambda: math.inf,
+    jobs: int = 1,
 ) -> CalibrationDocument:
     """Hold the executions of a healthy program against each other.
 
@@ -119,6 +140,8 @@ def calibrate(
     left : callable, optional
         Returns how many seconds may still be spent: where they are over, fewer splits are judged,
         which the rates and a warning say.
+    jobs : int
+        Processes that judge.
 
     Returns
     -------
@@ -150,30 +173,42 @@ def calibrate(
         )
     fewer = max(TRIALS.permutations, round(TRIALS.reach / settings.alpha) - 1)
     lean = replace(settings, permutations=min(settings.permutations, fewer))
-    # Of each size two kinds of splits are judged, and the smallest change is looked for.
-    parts = iter(range(3 * len(sizes), 0, -1))
-    pool = structs.replace(_pool(normal, lean, tell), left=left, phases=parts)
+    pool = _pool(normal, lean)
     tell("measuring what recordings differ by")
     floor = _floor(pool)
-    alarms: list[FalseAlarmsEntry] = []
-    smallest_shifts: list[DetectableEntry] = []
+    parts: list[_Part] = []
     for size in sizes:
-        judged: list[Judgement] = []
         divided = shuffled_splits(len(normal), size, splits, pool.seed)
-        if divided:
-            found, judged = _false_alarms(pool, "shuffled", divided, floor)
-            alarms.append(found)
         across = session_splits(pool.session, size, splits // 3, pool.seed)
-        if across:
-            alarms.append(_false_alarms(pool, "sessions", across, floor)[0])
-        if judged and RULES[settings.rule].permutation_test:
-            smallest_shifts += _detectable(pool, divided, judged, floor.in_force)
+        # What is in force where the normal set is all of these recordings; `compare` finds it
+        # by itself where it sees the sessions.
+        kinds: list[tuple[SplitKind, list[Split], float | None]] = [
+            ("shuffled", divided, floor.in_force),
+            ("sessions", across, None),
+        ]
+        parts += [
+            _Part(kind, some, in_force, floor.recommended) for kind, some, in_force in kinds if some
+        ]
+    jobs = max(1, min(jobs, sum(len(part.splits) for part in parts) // _PAYING))
+    outcomes = _judge_all(pool, parts, jobs, tell, left)
+    alarms = [_false_alarms(settings, part, of) for part, of in zip(parts, outcomes, strict=True)]
+    looked = [
+        _Search(pool, part.splits, found[: TRIALS.trials], floor.in_force)
+        for part, found in zip(parts, outcomes, strict=True)
+        if part.kind == "shuffled" and RULES[settings.rule].permutation_test
+    ]
+    smallest_shifts = _search_all(looked, jobs, tell, left)
     lacking = [lack for size in sizes for lack in missing(pool.session, size)]
     mean = float(pool.table.total.mean())
     verdict, reasons = conclude(settings, alarms, smallest_shifts, floor, mean)
     noted = _note_warnings(normal)
-    if pool.cut:
-        noted.append(SplitsCut(*min(pool.cut)))
+    cut = [
+        (len(of), len(part.splits), len(part.splits[0].sample))
+        for part, of in zip(parts, outcomes, strict=True)
+        if len(of) < len(part.splits)
+    ]
+    if cut:
+        noted.append(SplitsCut(*min(cut)))
     return CalibrationDocument(
         format=CALIBRATION_FORMAT,
         version=__version__,
@@ -194,7 +229,7 @@ def calibrate(
     )
 
 
-def _pool(normal: PathSet, settings: CompareSettings, tell: Progress) -> _Pool:
+def _pool(normal: PathSet, settings: CompareSettings) -> _Pool:
 
     kind, _ = like_alphabet(settings.alphabet, (normal,))
     alphabet = ALPHABETS[kind]((normal,))
@@ -214,9 +249,6 @@ def _pool(normal: PathSet, settings: CompareSettings, tell: Progress) -> _Pool:
         tuple(normal.sources[s] for s in ranked),
         settings,
         make_seed(table.durations),
-        tell,
-        lambda: math.inf,
-        iter(()),
     )
 
 
@@ -230,65 +262,133 @@ def _floor(pool: _Pool) -> FloorEntry:
     )
 
 
-def _false_alarms(
-    pool: _Pool, kind: SplitKind, splits: Sequence[Split], floor: FloorEntry
-) -> tuple[FalseAlarmsEntry, list[Judgement]]:
-    """Judge every split; return the rates, and what was decided of the first splits."""
-    across = kind == "sessions"
-    settings = pool.settings
-    rule = RULES[settings.rule]
-    # What is in force where the normal set is all of these recordings; `compare` finds it
-    # by itself where it sees the sessions.
-    in_force = None if across else floor.in_force
-    size = len(splits[0].sample)
-    alarms = bare = recommended = marked = 0
-    kept = []
-    share = pool.take_share()
-    for number, split in enumerate(splits, 1):
-        if pool.is_over(share, number - 1):
-            pool.cut.append((number - 1, len(splits), size))
-            splits = splits[: number - 1]
-            break
-        pool.tell(
-            f"{size} runs, {'recordings against each other' if across else 'shuffled'}: "
-            f"{number} of {len(splits)}"
+def _judge_all(
+    pool: _Pool,
+    parts: Sequence[_Part],
+    jobs: int,
+    tell: Progress,
+    left: Callable[[], float],
+) -> list[list[_Outcome]]:
+    """Judge the splits of all parts in turns, until a third of the time is left."""
+    turns = [
+        (place, _Task(pool, part.splits[number], part))
+        for number in range(max(len(part.splits) for part in parts))
+        for place, part in enumerate(parts)
+        if number < len(part.splits)
+    ]
+    outcomes: list[list[_Outcome]] = [[] for _ in parts]
+    kept = left() / 3 if math.isfinite(left()) else 0.0
+    tasks = [task for _, task in turns]
+    with closing(run(_judge, tasks, jobs=jobs)) as results:
+        for done, ((place, _), found) in enumerate(zip(turns, results, strict=True), 1):
+            outcomes[place].append(found)
+            tell(f"healthy against healthy: {done} of {len(turns)}{describe_left(left())}")
+            enough = all(
+                len(of) >= min(TRIALS.least_splits, len(part.splits))
+                for part, of in zip(parts, outcomes, strict=True)
+            )
+            if enough and left() <= kept:
+                break
+    return outcomes
+
+
+def _judge(task: _Task) -> _Outcome:
+    """Judge a split as `compare` would."""
+    pool, part = task.pool, task.part
+    split = task.split
+    across = part.kind == "sessions"
+    both = pool.select(split.normal), pool.select(split.sample)
+
+    def judge_with(floor: float | None) -> Judgement:
+        return judge(
+            both[0].table,
+            both[1].table,
+            pool.settings if floor is None else replace(pool.settings, floor=floor),
+            labels=(both[0].label, both[1].label),
+            sessions=(both[0].session, both[1].session) if across else (None, None),
+            apart=across and pool.settings.sessions,
+            screening=False,
         )
-        judgement = pool.judge(split, across=across, floor=in_force)
-        kept += [judgement] if number <= TRIALS.trials else []
-        detection = judgement.detection
-        deciding = [state for state in detection.states if state.level == "error"]
-        bare += any(state.p_value <= detection.alpha for state in deciding)
-        marked += bool(judgement.outliers.anomalous.any())
-        alarm = is_alarm(detection, judgement.apart)
-        alarms += alarm
-        # With a higher floor only what alarmed can alarm.
-        lower = floor.recommended is not None and floor.recommended < (in_force or settings.floor)
-        if floor.recommended is not None and (alarm or lower):
-            again = pool.judge(split, across=across, floor=floor.recommended)
-            recommended += is_alarm(again.detection, again.apart)
+
+    judgement = judge_with(part.floor)
+    detection = judgement.detection
+    deciding = [state for state in detection.states if state.level == "error"]
+    alarm = is_alarm(detection, judgement.apart)
+    recommended = part.recommended
+    # With a higher floor only what alarmed can alarm.
+    if recommended is not None and (alarm or recommended < (part.floor or pool.settings.floor)):
+        again = judge_with(recommended)
+        known = is_alarm(again.detection, again.apart)
+    else:
+        known = False
+    clusters, pairs = judgement.sample_clusters, judgement.pairs
+    return _Outcome(
+        alarm=alarm,
+        bare=any(state.p_value <= detection.alpha for state in deciding),
+        recommended=known,
+        marked=bool(judgement.outliers.anomalous.any()),
+        enough=detection.enough,
+        strata=(judgement.normal_clusters.labels, pairs.pair[clusters.labels]),
+    )
+
+
+def _false_alarms(
+    settings: CompareSettings, part: _Part, outcomes: Sequence[_Outcome]
+) -> FalseAlarmsEntry:
+    """Return the rates of what was decided of the splits."""
+    rule = RULES[settings.rule]
+    splits = part.splits[: len(outcomes)]
     units = len({split.unit for split in splits})
 
     def of(count: int) -> RateEntry:
         return rate(count, len(splits), units)
 
+    recommended = sum(one.recommended for one in outcomes)
     return FalseAlarmsEntry(
-        kind=kind,
-        sample=size,
+        kind=part.kind,
+        sample=len(splits[0].sample),
         normal=max(len(split.normal) for split in splits),
         units=units,
-        alarms=of(alarms),
-        without_floor=of(bare) if rule.permutation_test else None,
-        recommended=of(recommended) if rule.floor and floor.recommended is not None else None,
-        marked=of(marked),
-    ), kept
+        alarms=of(sum(one.alarm for one in outcomes)),
+        without_floor=of(sum(one.bare for one in outcomes)) if rule.permutation_test else None,
+        recommended=of(recommended) if rule.floor and part.recommended is not None else None,
+        marked=of(sum(one.marked for one in outcomes)),
+    )
 
 
-def _detectable(
-    pool: _Pool, splits: Sequence[Split], judged: Sequence[Judgement], floor: float
+class _Search(Struct, frozen=True, eq=False):
+    """What the smallest slowdown of one size is looked for in."""
+
+    pool: _Pool
+    splits: Sequence[Split]
+    judged: Sequence[_Outcome]
+    floor: float
+    seconds: float = math.inf  # that this may take
+
+
+def _search_all(
+    looked: Sequence[_Search], jobs: int, tell: Progress, left: Callable[[], float]
 ) -> list[DetectableEntry]:
+    """Find the smallest slowdowns of all sizes."""
+    jobs = max(min(jobs, len(looked)), 1)
+    rounds = -(-len(looked) // jobs)
+    tasks = [structs.replace(of, seconds=left() / max(rounds, 1)) for of in looked]
+    result: list[DetectableEntry] = []
+    tell(f"looking for the smallest change that shows{describe_left(left())}")
+    with closing(run(_detectable, tasks, jobs=jobs)) as results:
+        for done, found in enumerate(results, 1):
+            result += found
+            tell(f"smallest change shown: {done} of {plural(len(tasks), 'size')}"
+                 f"{describe_left(left())}")  # fmt: skip
+    return result
+
+
+def _detectable(of: _Search) -> list[DetectableEntry]:
     """Find the smallest slowdown of the total and of every state, of one size."""
-    trials = [_trial(pool, s, j, floor) for s, j in zip(splits, judged, strict=False)]
-    if not any(judgement.detection.enough for judgement in judged):
+    until = time.monotonic() + of.seconds
+    pool, splits, judged = of.pool, of.splits, of.judged
+    trials = [_trial(pool, s, j.strata, of.floor) for s, j in zip(splits, judged, strict=False)]
+    if not any(outcome.enough for outcome in judged):
         trials = []  # no slowdown could show; where some could not, they count as misses
     names = [symbol.name for symbol in pool.table.symbols]
     means = pool.table.durations.mean(axis=0)
@@ -302,11 +402,9 @@ def _detectable(
     new = 0.0
     result: list[DetectableEntry] = []
     whole = float(pool.table.total.mean())
-    share = pool.take_share()
     for number, (kind, name, mean) in enumerate(asked):
-        if number >= _BEFORE_STATES and pool.left() <= share:
+        if number >= _BEFORE_STATES and time.monotonic() >= until:
             break
-        pool.tell(f"{size} runs, smallest change shown: {number + 1} of {len(asked)}")
         column = number - _BEFORE_STATES
         if kind == "state" and longest[column] < TRIALS.negligible * new:
             as_new = result[_BEFORE_STATES - 1]
@@ -355,18 +453,17 @@ def _pattern(kind: str, column: int, sample: I64, means: F64, rng: np.random.Gen
     return pattern
 
 
-def _trial(pool: _Pool, split: Split, judgement: Judgement, floor: float) -> Trial:
+def _trial(pool: _Pool, split: Split, strata: tuple[I64, I64], floor: float) -> Trial:
     """Make a split ready to be slowed down; its types are those that were found."""
     sets = [_with_new(rows_of(pool.table, rows)) for rows in (split.normal, split.sample)]
     symbols = sets[0].symbols
     each = np.eye(len(symbols), dtype=np.int64)
     fold = fold_interrupts(VectorTable(symbols, np.zeros_like(each), each)).durations
-    clusters, pairs = judgement.sample_clusters, judgement.pairs
     return Trial(
         *sets,
         judged=(fold_interrupts(sets[0]), fold_interrupts(sets[1])),
         fold=fold,
-        strata=(judgement.normal_clusters.labels, pairs.pair[clusters.labels]),
+        strata=strata,
         alpha=pool.settings.alpha,
         floor=floor,
         permutations=pool.settings.permutations,

@@ -52,8 +52,9 @@ STAGES: Final[dict[str, set[str]]] = {
     "vectors": set(),
     "cluster": set(),
     "align": set(),
-    # Like is compared with like: by types, within labels, and as whoever asked.
-    "detect": {"vectors", "cluster"},
+    # Like is compared with like: by types, within labels, and as whoever asked.  Divisions of
+    # healthy runs are judged in several processes.
+    "detect": {"vectors", "cluster", "engines"},
     "localize": {"vectors", "cluster", "align", "detect"},
     "explore": {"vectors", "cluster"},
     "signatures": {"store", "known", "read", "timeline"},
