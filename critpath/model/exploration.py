@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -100,7 +100,7 @@ class FactTable(Table):
     """
 
     noun: str
-    id: tuple[str, ...]
+    id: Sequence[str]
     begin: I64
     end: I64
     recording: I32

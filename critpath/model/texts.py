@@ -98,8 +98,10 @@ class Texts(Sequence[str]):
         """Return how many letters each text has, whichever rows have it."""
         first = (self.data & 0xC0) != 0x80  # the other bytes of a letter begin with 10
         if first.all():
-            return np.diff(self.start).astype(np.int64)
-        return np.diff(np.concatenate([[0], np.cumsum(first)])[self.start])
+            letters: I64 = np.diff(self.start).astype(np.int64)
+        else:
+            letters = np.diff(np.concatenate([[0], np.cumsum(first)])[self.start])
+        return letters
 
     def __len__(self) -> int:
         return len(self.start) - 1 if self.codes is None else len(self.codes)
