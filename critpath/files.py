@@ -14,7 +14,9 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Final
+from threading import Lock
+from typing import IO, Any, Final
+from weakref import WeakValueDictionary, finalize
 from zlib import crc32
 
 from critpath import stores
@@ -357,3 +359,105 @@ def _size(file: Path) -> int:
         return file.stat().st_size
     except OSError:
         return 0
+
+
+# Arrays that are asked for again, and are too many for memory.
+
+
+# What is left free on the disk, as others need some, too.
+_ROOM: Final = 256 << 20
+
+
+class _Spilled:
+    """An array in the file, read when it is asked for: all of it, or a stretch."""
+
+    def __init__(self, of: Overflow, at: int, array: Any) -> None:
+        self._of, self._at, self._dtype, self._length = of, at, array.dtype, len(array)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, at: Any) -> Any:
+        if not isinstance(at, slice) or at.step not in {None, 1}:
+            return self[:][at]
+        import numpy as np  # noqa: PLC0415 - start-up time
+
+        first, last, _ = at.indices(self._length)
+        found = np.empty(max(last - first, 0), self._dtype)
+        self._of.read(self._at + first * self._dtype.itemsize, found)
+        return found
+
+
+class Overflow:
+    """A temporary file without a name, made where ``TMPDIR`` says; its end frees its room."""
+
+    def __init__(self) -> None:
+        place = os.environ.get("TMPDIR", "") or tempfile.gettempdir()
+        self._file = tempfile.TemporaryFile(prefix="critpath-", dir=place, buffering=0)  # noqa: SIM115 - closed below
+        finalize(self, self._file.close)
+        self._end = 0
+        self._lock = Lock()
+
+    def put(self, array: Any) -> Any:
+        """Return an array that is in the file; itself, where that is not worth a reading.
+
+        Raises
+        ------
+        OSError
+            If there is no room.
+        """
+        if array.nbytes <= os.sysconf("SC_PAGESIZE") // 4:
+            return array
+        number = self._file.fileno()
+        with self._lock:
+            at, self._end = self._end, self._end + array.nbytes
+        free = os.fstatvfs(number)
+        if free.f_bavail * free.f_frsize < _ROOM:
+            raise OSError("no room")
+        left = memoryview(array).cast("B")
+        begin = at
+        while left:
+            wrote = os.pwrite(number, left, begin)
+            left, begin = left[wrote:], begin + wrote
+        return _Spilled(self, at, array)
+
+    def read(self, begin: int, into: Any) -> None:
+        """Read an array's bytes.
+
+        Raises
+        ------
+        UsageError
+            If they are not there any more.
+        """
+        left = memoryview(into).cast("B")
+        while left:
+            try:
+                size = os.preadv(self._file.fileno(), [left], begin)
+            except OSError as error:
+                raise _lost(error.strerror or str(error)) from error
+            if not size:
+                raise _lost("it was cut")
+            left, begin = left[size:], begin + size
+
+
+def _lost(why: str) -> UsageError:
+    return UsageError(
+        f"the temporary file of a comparison: {why}", "set TMPDIR to a directory on another disk"
+    )
+
+
+_current: Final = WeakValueDictionary[str, Overflow]()
+
+
+def open_overflow() -> Overflow:
+    """Return the file of this process, which is there as long as somebody has it.
+
+    Raises
+    ------
+    OSError
+        If none can be made.
+    """
+    found = _current.get("")
+    if found is None:
+        found = _current[""] = Overflow()
+    return found

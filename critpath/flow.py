@@ -82,6 +82,8 @@ if TYPE_CHECKING:  # what most runs do not ask
 
 # technical: executions that take tens of megabytes to be found.
 MANY: Final = 10_000
+# technical: of which a column has megabytes
+_VERY_MANY: Final = 500_000
 
 
 def extract_recording(
@@ -912,6 +914,8 @@ def compare(
         detect.note_repaired_switches(sample),
         settings.alphabet,
     )
+    if len(normal) + len(sample) > MANY:  # what reading them took; a column of very many is large
+        give_back(always=len(normal) + len(sample) > _VERY_MANY)
     normal_vectors, sample_vectors = do_for_both(normal, sample, vectors.vectors_of, coder)
     judgement = detect.judge_sets(
         *((normal, sample), (normal_vectors, sample_vectors), coder, settings),

@@ -13,7 +13,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -103,8 +103,12 @@ def _safe_path() -> Iterator[None]:
             os.environ["PYTHONSAFEPATH"] = before
 
 
-# Tables of more rows are worked on one after the other: half a gigabyte for each work.
+# Of tables of more rows only two are worked on at once: a quarter of a gigabyte for each work.
 _ROWS_AT_ONCE: Final = 1_000_000
+_TURN: Final = threading.Lock()  # of the one work besides the caller's
+_MMAP_THRESHOLD: Final = -3  # of the C library
+_LARGE: Final = 4 << 20  # from here on numpy asks for huge pages
+_HELPS: Final = ContextVar("_HELPS", default=False)
 
 
 def side_by_side(*works: Callable[[], Any], rows: int = 0) -> list[Any]:
@@ -115,21 +119,31 @@ def side_by_side(*works: Callable[[], Any], rows: int = 0) -> list[Any]:
     works : callables
         None may depend on another's being done.
     rows : int
-        Of the tables that each of them copies parts of: of very many they are done one after the
-        other, or their memory would add up.
+        Of the tables that each of them copies parts of: of very many two are at work at a time,
+        or their memory would add up.
 
     Raises
     ------
     Exception
         Of the first work that failed, as if they had been done one after the other.
     """
-    if len(works) < 2 or rows > _ROWS_AT_ONCE or len(os.sched_getaffinity(0)) < 2:
+    many = rows > _ROWS_AT_ONCE
+    if many:
+        give_back()
+    if len(works) < 2 or (many and _HELPS.get()) or len(os.sched_getaffinity(0)) < 2:
         return [work() for work in works]
     from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - start-up time
 
+    def help_out(work: Callable[[], Any]) -> Any:
+        if not many:
+            return work()
+        with _TURN:
+            _HELPS.set(True)
+            return work()
+
     pool = ThreadPoolExecutor(len(works) - 1)
     try:
-        others = [pool.submit(copy_context().run, work) for work in works[1:]]
+        others = [pool.submit(copy_context().run, help_out, work) for work in works[1:]]
         return [works[0](), *(other.result() for other in others)]
     finally:
         # Who is interrupted does not wait for the others.
@@ -141,9 +155,16 @@ def do_for_both(normal: Any, sample: Any, work: Callable[..., Any], *given: Any)
     return side_by_side(partial(work, normal, *given), partial(work, sample, *given))
 
 
-def give_back() -> None:
-    """Give memory that was freed back to the system, where the C library can: it keeps some."""
+def give_back(*, always: bool = False) -> None:
+    """Give memory that was freed back to the system, where the C library can: it keeps some.
+
+    ``always``: from now on, too, of every array that is large enough for huge pages.  Else each
+    thread would keep what its largest ones took, for as long as this process runs.
+    """
     import ctypes  # noqa: PLC0415 - start-up time
 
     with suppress(AttributeError, OSError):
-        ctypes.CDLL(None).malloc_trim(0)
+        library = ctypes.CDLL(None)
+        if always:
+            library.mallopt(_MMAP_THRESHOLD, _LARGE)
+        library.malloc_trim(0)

@@ -313,15 +313,19 @@ def choose_rows(counts: Whole, limit: int) -> I64:
     first = np.flatnonzero(new)
     weight = np.diff(first, append=n)
     sums = np.array([_distances(points[first], point) @ weight for point in points[first]])
-    chosen = [int(first[np.argmin(np.round(sums, 6))])]
-    nearest = _distances(points, points[chosen[0]])
-    nearest[chosen[0]] = -1
-    while len(chosen) < limit:
-        following = int(np.argmax(np.round(nearest, 9)))
-        chosen.append(following)
+    points = points[first]
+    # Of those with equal counts the first that is not chosen yet.
+    taken, nearest = np.zeros(len(first), np.int64), np.full(len(first), np.inf)
+    following = int(np.argmin(np.round(sums, 6)))
+    chosen = []
+    while True:
+        chosen.append(int(first[following] + taken[following]))
+        if len(chosen) == limit:
+            return np.sort(order[chosen]).astype(np.int64)
+        taken[following] += 1
         nearest = np.minimum(nearest, _distances(points, points[following]))
-        nearest[chosen] = -1
-    return np.sort(order[chosen]).astype(np.int64)
+        left = np.where(taken < weight, nearest, -1.0)
+        following = int(np.argmax(np.round(left, 9)))
 
 
 def _distances(points: F64, to: F64) -> F64:

@@ -32,7 +32,7 @@ def pair(
     home = home or normal_space(normal, normal_clusters)
     limits = novel_limits(home)
     labels = sample_clusters.labels
-    once = distinct(np.column_stack([labels, sample.structure]))
+    once = distinct(labels, sample.structure)
     scores = merged_scores(
         home, stabilise(sample.structure[once.row]), once.weight, labels[once.row]
     )

@@ -36,13 +36,15 @@ class DistinctRows(Struct, frozen=True):
     member: I64
 
 
-def distinct(rows: F64 | Whole) -> DistinctRows:
-    """Find the distinct rows of a table, in ascending order, first column first."""
-    n = len(rows)
-    order = order_rows(rows)
-    ordered = rows[order]
-    new = np.ones(n, np.bool_)
-    new[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+def distinct(*tables: F64 | Whole) -> DistinctRows:
+    """Find the distinct rows of tables side by side, in ascending order, first column first."""
+    n = len(tables[0])
+    order = order_rows(*tables)
+    new = np.zeros(n, np.bool_)
+    new[:1] = True
+    for table in tables:
+        ordered = np.atleast_2d(table.T).T[order]
+        new[1:] |= (ordered[1:] != ordered[:-1]).any(axis=1)
     first = np.flatnonzero(new)
     member = np.empty(n, np.int64)
     member[order] = np.cumsum(new) - 1
@@ -171,7 +173,7 @@ class NormalSpace(Struct, frozen=True):
 def normal_space(normal: VectorTable, clusters: Clustering) -> NormalSpace:
     """Compute what every pairing needs of the normal set, once."""
     labels = clusters.labels
-    once = distinct(np.column_stack([labels, normal.structure]))
+    once = distinct(labels, normal.structure)
     point_labels = labels[once.row]
     points = Points(
         stabilise(normal.structure[once.row]),

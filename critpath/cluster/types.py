@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from critpath.cluster.optics import cluster
 from critpath.cluster.pairing import best_partners, merged_scores, pair
 from critpath.cluster.space import NormalSpace, distinct, normal_space, relabel, renumber, stabilise
 from critpath.model import I64, Clustering, ClusterPairs, VectorTable, Whole
+from critpath.processes import do_for_both
 from critpath.schema import notes
 from critpath.schema.notes import Note
 from critpath.schema.parameters.cluster import TYPES
@@ -63,9 +65,9 @@ def find_types(
     normal clusters, sample clusters, pairs
     """
     if not normal_label:
-        ours = cluster(normal, method=method)
+        ours, found = do_for_both(normal, sample, partial(cluster, method=method))
         home = _home(normal, ours)
-        theirs = cluster_sample(sample, normal, ours, method=method, home=home)
+        theirs = cluster_sample(sample, normal, ours, method=method, home=home, found=found)
         return ours, theirs, pair(normal, ours, sample, theirs, home=home)
     ours_parts: list[tuple[I64, Clustering]] = []
     theirs_parts: list[tuple[I64, Clustering]] = []
@@ -172,21 +174,26 @@ def cluster_sample(
     xi: float | None = None,
     min_cluster_fraction: float | None = None,
     home: NormalSpace | None = None,
+    found: Clustering | None = None,
 ) -> Clustering:
-    """Find the execution types of a sample set, with the normal types as a guide."""
+    """Find the execution types of a sample set, with the normal types as a guide.
+
+    ``found`` is what `cluster` found of it by itself.
+    """
     xi = TYPES.xi if xi is None else xi
     min_cluster_fraction = (
         TYPES.least_share if min_cluster_fraction is None else min_cluster_fraction
     )
     if normal.symbols != sample.symbols:
         raise ValueError("normal and sample vectors have different symbols")
-    found = cluster(
-        sample,
-        method=method,
-        min_samples=min_samples,
-        xi=xi,
-        min_cluster_fraction=min_cluster_fraction,
-    )
+    if found is None:
+        found = cluster(
+            sample,
+            method=method,
+            min_samples=min_samples,
+            xi=xi,
+            min_cluster_fraction=min_cluster_fraction,
+        )
     n = len(sample)
     if n < 2 or found.method == "single":
         return found

@@ -15,6 +15,7 @@ from critpath.schema.parameters.cluster import MIXTURE, TYPES
 from critpath.schema.parameters.detect import EFFECTS
 from critpath.schema.parameters.shared import KINDS, NORMAL
 from critpath.stats.mixtures import Mixture, find_changed
+from critpath.stats.rows import row_blocks, table_blocks
 
 Tables = tuple[VectorTable, VectorTable]
 
@@ -114,27 +115,30 @@ class _Kind(Struct, frozen=True, eq=False):
     def of(cls, work: Tables, whole: Tables, types: tuple[I64, I64], rows: tuple[I64, I64]) -> Self:
         """Return those of some rows."""
         kinds = types[0][rows[0]], types[1][rows[1]]
-        before, after = (
-            t.durations[own].astype(np.float64) for t, own in zip(work, rows, strict=True)
-        )
-        offset = max(EFFECTS.offset * float(np.median(before.sum(axis=1))), 1.0)
+        sides = [*zip(work, rows, strict=True)]
+
+        def add_up(some: Bool) -> tuple[F64, F64]:
+            before, after = (_add_columns(table, own, some) for table, own in sides)
+            return before, after
+
+        everything = np.ones(len(work[0].symbols), np.bool_)
+        together = add_up(everything)
+        offset = max(EFFECTS.offset * float(np.median(together[0])), 1.0)
 
         def compare(sides: tuple[F64, F64]) -> _Column:
             logs = [np.log(np.maximum(side, 0.0) + offset) for side in sides]
             over = _subtract_usual((logs[0], logs[1]), kinds)
             return _Column(*over, sides[0] / (np.maximum(sides[0], 0.0) + offset))
 
-        rise, risen = _find_risen(_subtract_usual((before, after), kinds))
-        chosen = [np.ones(len(risen), np.bool_)]
+        rise, risen = _find_risen(work, rows, kinds)
+        chosen = []
         if risen.any() and not risen.all():
             chosen.append(risen)
         most = np.argsort(-np.where(risen, rise, -np.inf), kind="stable")[: MIXTURE.states]
         chosen += [
             np.arange(len(risen)) == i for i in most.tolist() if risen.sum() > 1 and risen[i]
         ]
-        columns = [
-            compare((before[:, some].sum(axis=1), after[:, some].sum(axis=1))) for some in chosen
-        ]
+        columns = [compare(together), *(compare(add_up(some)) for some in chosen)]
         other = None
         if whole is not work:
             totals = [
@@ -160,10 +164,25 @@ class _Kind(Struct, frozen=True, eq=False):
         return other if other.gain >= MIXTURE.least_gain else best
 
 
-def _find_risen(over: tuple[F64, F64]) -> tuple[F64, Bool]:
+def _add_columns(table: VectorTable, rows: I64, some: Bool) -> F64:
+    """Return the time of some rows in some states, exactly, some rows at a time."""
+    sums = np.empty(len(rows))
+    for block in row_blocks(len(rows)):
+        sums[block] = table.durations[rows[block]].sum(axis=1, where=some)
+    return sums
+
+
+def _find_risen(work: Tables, rows: tuple[I64, I64], kinds: tuple[I64, I64]) -> tuple[F64, Bool]:
     """Return what states rose by, and which surely did and have a good part of all that did."""
-    rise = over[1].mean(axis=0) - over[0].mean(axis=0)
-    error = np.sqrt(sum(side.var(axis=0) / max(len(side) - 1, 1) for side in over))
+    rises, errors = [], []
+    for block in table_blocks(sum(map(len, rows)), len(work[0].symbols)):
+        before, after = (
+            t.durations[:, block][own].astype(np.float64) for t, own in zip(work, rows, strict=True)
+        )
+        over = _subtract_usual((before, after), kinds)
+        rises.append(over[1].mean(axis=0) - over[0].mean(axis=0))
+        errors.append(np.sqrt(sum(side.var(axis=0) / max(len(side) - 1, 1) for side in over)))
+    rise, error = np.concatenate(rises), np.concatenate(errors)
     sure = (rise > 0) & (rise >= MIXTURE.sure * error)
     return rise, np.asarray(sure & (rise >= MIXTURE.good_part * rise[sure].sum()), np.bool_)
 

@@ -42,6 +42,7 @@ from critpath.model import (
     State,
     Symbol,
     VectorTable,
+    Whole,
 )
 from critpath.processes import side_by_side
 from critpath.schema import notes
@@ -198,7 +199,7 @@ _AT_ONCE = 1 << 18  # technical: of them
 
 
 def false_alarms(
-    columns: I64,
+    columns: Whole,
     chosen: int,
     rule: Callable[[_Sides], Algorithm1],
     random_seed: int,
@@ -227,16 +228,16 @@ def false_alarms(
 class _Pool(Struct, frozen=True):
     """All executions of two sets, by column, and what is the same however they are split."""
 
-    columns: I64
-    ordered: I64  # each column by itself
+    columns: Whole
+    ordered: Whole  # each column by itself
     totals: I64
     centres: F64
     squares: F64  # about the centres
 
     @classmethod
-    def of(cls, columns: I64) -> _Pool:
+    def of(cls, columns: Whole) -> _Pool:
         """Return that of columns [columns, executions]."""
-        totals = columns.sum(axis=1)
+        totals = columns.sum(axis=1, dtype=np.int64)
         centres = totals / max(columns.shape[1], 1)
         squares = [
             float(((column - c) ** 2).sum()) for column, c in zip(columns, centres, strict=True)
@@ -252,11 +253,11 @@ class _Pool(Struct, frozen=True):
         x, y = np.empty(shape, np.int64), np.empty(shape, np.int64)
         for i, column in enumerate(self.columns):
             values = column[mine]
-            sums[:, i] = values.sum(axis=1)
+            sums[:, i] = values.sum(axis=1, dtype=np.int64)
             centred = values - self.centres[i]
             squares[:, i] = np.einsum("ij,ij->i", centred, centred)
             # As in `_count_above`; the normal ones are all but the sample's.
-            floor = (self.totals[i] - sums[:, i]) // n
+            floor = ((self.totals[i] - sums[:, i]) // n).astype(column.dtype)  # within its range
             above = (values > floor[:, None]).sum(axis=1)
             x[:, i] = many - np.searchsorted(self.ordered[i], floor, "right") - above
             if y_reference == "a1":
@@ -353,13 +354,13 @@ def detect(
     look_for_signs = partial(find_signs, normal, sample, strata, types,
                              families.p_value[:-1] <= alpha, share, trips)  # fmt: skip
     signs = look_for_signs() if screening else ()
+    without = own and effects(*_with_totals(*own), *strata, 0, replicates=1)
     x, y = _with_totals(normal, sample)
     # What no neighbour can make needs no runs to confirm it.
     if clean is not None and blocks is None and not signs:
         families = confirm_by_runs(families, (x, y), clean, strata, runs, share, turns)
     enough = whole.ways * least >= 1
     cpu_waits = np.array([*(s.state == State.WAIT_CPU for s in normal.symbols), False])
-    without = own and effects(*_with_totals(*own), *strata, 0, replicates=1)
     by_work = (
         clean is not None
         and without is not None
@@ -396,7 +397,7 @@ def detect(
     )  # fmt: skip
     if not screening and not percentile:
         return detection
-    return _with_tails(detection, families, (x[:, -1], y[:, -1]), labels, percentile)
+    return _with_tails(detection, families, (normal.total, sample.total), labels, percentile)
 
 
 def _measure(
@@ -416,8 +417,10 @@ def _measure(
     found = effects(x, y, *strata, drawn, replicates=replicates, blocks=blocks, runs=runs)
     if by_paper is None:
         return found, 0.0
-    # By column: what is added up and counted lies side by side.
-    columns = np.empty((x.shape[1], len(x) + len(y)), np.int64)
+    # By column: what is added up and counted lies side by side; of most sets in half the bytes.
+    largest = max(int(of.max(initial=0)) for of in (x, y))
+    kind = np.int32 if largest < np.iinfo(np.int32).max else np.int64
+    columns = np.empty((x.shape[1], len(x) + len(y)), kind)
     columns[:, : len(x)], columns[:, len(x) :] = x.T, y.T
     order = order_hashed(np.concatenate(hashes))  # in which executions came must not matter
     del x, y, hashes  # of very many executions each copy counts
@@ -482,7 +485,9 @@ def _find_usual(
 
 def _with_totals(normal: VectorTable, sample: VectorTable) -> tuple[I64, I64]:
     """Return the sets' durations, last the total."""
-    x, y = (np.column_stack([t.durations, t.total]) for t in (normal, sample))
+    x, y = (
+        np.column_stack([t.durations, t.total.astype(t.durations.dtype)]) for t in (normal, sample)
+    )
     return x, y
 
 

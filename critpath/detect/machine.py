@@ -169,6 +169,14 @@ class _RoleTimes(Struct, frozen=True):
         return self.waits / self.work if self.work > 0 else self.usual
 
 
+class _Added(Struct, frozen=True):
+    """What an execution of some types takes longer, and their share of the sample."""
+
+    types: list[int]
+    added: float
+    share: float
+
+
 class _FoundSign(Struct, frozen=True):
     """A sign, with the time that it brought an execution of its kind, of what was added.
 
@@ -228,9 +236,10 @@ def find_signs(
         By kind, how many times as long strangers who came made its executions: whom it queues
         behind and what it waits for unseen, as a lock with a time-out, had no cpu either.
     """
-    groups = [*_groups(normal, sample, strata, names, trips)]
+    sizes: list[_Added] = []
     found: list[_FoundSign] = []
-    for group in groups:
+    for group in _groups(normal, sample, strata, names, trips):
+        sizes.append(_Added(group.types, group.added, group.share))
         if group.mean + group.longer.sum() < MACHINE.faster * group.mean:
             continue
         least = floor * group.mean
@@ -238,10 +247,10 @@ def find_signs(
         found += _more_trips(group, least)
         found += _new_states(group, least)
         found += _longer_states(group, significant, least)
-    added = {s: group.added for group in groups for s in group.types}
+    added = {s: of.added for of in sizes for s in of.types}
     found += _kinds(normal, sample, strata, names, floor, added, held_up=held_up)
     # The kind that most was added to, whichever the sign is of.
-    most = max(groups, key=lambda g: g.share * g.added, default=None)
+    most = max(sizes, key=lambda of: of.share * of.added, default=None)
     best: dict[tuple[str, str], SignEntry] = {}
     for one in sorted(found, key=lambda f: -(f.sign.effect or 0.0)):
         if _explains(one, most):
@@ -249,7 +258,7 @@ def find_signs(
     return tuple(best.values())
 
 
-def _explains(one: _FoundSign, most: _TypeGroup | None) -> bool:
+def _explains(one: _FoundSign, most: _Added | None) -> bool:
     """Tell whether a sign brought enough of what was added, to its kind and to another.
 
     An execution of one kind is not one of another: beside another kind's time it counts for

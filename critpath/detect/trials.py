@@ -248,7 +248,7 @@ def _pool(normal: PathSet, settings: CompareSettings) -> _Pool:
         session[order],
         tuple(normal.sources[s] for s in ranked),
         settings,
-        make_seed(table.durations),
+        make_seed(table.durations.astype(np.int64)),
     )
 
 

@@ -456,7 +456,8 @@ def _symbol_facts(vectors: VectorTable, met: Mapping[str, Bool]) -> list[Fact]:
     most = np.argsort(-vectors.durations.sum(axis=0), kind="stable")[: CONDITIONS.symbols].tolist()
     facts = []
     for code, symbol in enumerate(vectors.symbols):
-        count, time = vectors.counts[:, code], vectors.durations[:, code]
+        count = vectors.counts[:, code].astype(np.int32)
+        time = vectors.durations[:, code].astype(np.int64)
         facts += [
             Fact(
                 f"count.{symbol.name}",

@@ -226,18 +226,16 @@ def count_steps(
     )
 
 
-def count_rivals(path_set: PathSet) -> dict[str, float]:
+def count_rivals(weather: Weather) -> dict[str, float]:
     """Return who had the cpu that was waited for, and in what share of the executions."""
-    tally: Counter[str] = Counter()
-    for paths in path_set.paths.chunks():
-        waits = np.flatnonzero(paths.state == State.WAIT_CPU)
-        path = np.searchsorted(paths.start, waits, side="right")
-        pairs = np.unique(path * len(paths.details) + paths.detail[waits])
-        path, code = np.divmod(pairs, len(paths.details))
-        had = {c: name_family(paths.details[c].rival) for c in np.unique(code).tolist()}
-        names = {(i, had[c]) for i, c in zip(path.tolist(), code.tolist(), strict=True)}
-        tally.update(name for _, name in names)
-    return {name: count / max(len(path_set), 1) for name, count in tally.items()}
+    names = [name_family(of.rival) for of in weather.rivals]
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    known = np.array([numbers[name] for name in names], np.int64)
+    which = weather.execution.astype(np.int64)
+    pairs = np.unique(which * max(len(numbers), 1) + known[weather.rival])
+    many = np.bincount(pairs % max(len(numbers), 1), minlength=len(numbers)).tolist()
+    executions = max(len(weather.wakes), 1)
+    return {name: many[number] / executions for name, number in numbers.items() if many[number]}
 
 
 # What a step costs: on one path, what there would not be if it were done less often.

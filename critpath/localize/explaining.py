@@ -305,9 +305,9 @@ def _count_steps(comparison: Analysis, coder: Coder, chosen: list[int]) -> StepC
         groups = {e: of_home[int(homes[e])] for e in chosen}
     (roles, trips), (_, others) = do_for_both(normal, sample, trips_of, coder)
     vectors = comparison.normal_vectors, comparison.sample_vectors
-    had = do_for_both(normal, sample, count_rivals)
-    rivals = {name: (had[0].get(name, 0.0), had[1].get(name, 0.0)) for name in {*had[0], *had[1]}}
     before, after = do_for_both(normal, sample, Weather.of, coder)
+    had = count_rivals(before), count_rivals(after)
+    rivals = {name: (had[0].get(name, 0.0), had[1].get(name, 0.0)) for name in {*had[0], *had[1]}}
     program = {name_family(comm) for comm in {*sample.executions.comm}}
     return count_steps(
         *(coder.symbols, vectors, roles, (trips, others), groups, rivals),

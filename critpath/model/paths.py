@@ -788,7 +788,8 @@ class PackedPaths:
     def __init__(self, paths: CriticalPaths) -> None:
         self._meanings = {name: getattr(paths, name) for name in _CODES}
         counts = np.diff(paths.start)
-        self._counts, self._first = counts, paths.begin[paths.start[:-1][counts > 0]]
+        self._counts: Any = counts.astype(np.int32)
+        self._first: Any = paths.begin[paths.start[:-1][counts > 0]]
         columns = {name: getattr(paths, name) for name in SEGMENT_COLUMNS if name not in _TIMES}
         columns["duration"] = paths.duration
         few, kind = _kinds_of(columns)
@@ -798,7 +799,14 @@ class PackedPaths:
         self._kind, self._rows = _narrow(kind), len(paths.begin)
         self._columns = {name: (column.dtype, _narrow(column)) for name, column in columns.items()}
         kept = (*self._of_kind.values(), *(each for _, each in self._columns.values()))
-        self.nbytes = sum(each.nbytes for each in (counts, self._first, self._kind, *kept))
+        self.nbytes = sum(each.nbytes for each in (self._counts, self._first, self._kind, *kept))
+
+    def move(self, put: Callable[[Any], Any]) -> None:
+        """Have the columns elsewhere: ``put`` returns what gives an array, whole or a part."""
+        self._columns = {name: (kind, put(each)) for name, (kind, each) in self._columns.items()}
+        self._kind, self._first = put(self._kind), put(self._first)
+        self._counts = put(self._counts)
+        self.nbytes = 0
 
     def unpack(self) -> CriticalPaths:
         """Return the paths as they were; each column is made when it is first asked for."""
@@ -819,13 +827,14 @@ class PackedPaths:
                 return column[at].astype(dtype)
             rows = len(range(self._rows)[at]) if isinstance(at, slice) else len(at)
             return np.full(rows, column[0], dtype) if len(column) else column
-        start = np.concatenate([[0], np.cumsum(self._counts)]).astype(np.int64)
+        counts = self._counts[:]
+        start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         if name == "start":
             return start
         duration = self.column("duration")
-        end, begins = np.cumsum(duration), start[:-1][self._counts > 0]
-        moved = self._first - end[begins] + duration[begins]
-        end += np.repeat(moved, self._counts[self._counts > 0])
+        end, begins = np.cumsum(duration), start[:-1][counts > 0]
+        moved = self._first[:] - end[begins] + duration[begins]
+        end += np.repeat(moved, counts[counts > 0])
         return end
 
 

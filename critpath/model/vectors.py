@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 import numpy as np
 from msgspec import Struct
 
-from critpath.model.table import I32, I64, Column, Table, freeze_columns
+from critpath.model.table import I32, I64, Column, Table
 
 if TYPE_CHECKING:
     from critpath.model.table import Whole
@@ -107,6 +107,17 @@ class Symbol(Struct, frozen=True, order=True):
         return f"{self.thread}:{self.place}" if self.place else self.thread
 
 
+# How wide the columns of a table of vectors may be.
+COUNTS: Final = tuple(map(np.dtype, (np.int8, np.int16, np.int32)))
+TIMES: Final = tuple(map(np.dtype, (np.int32, np.int64)))
+
+
+def widen(column: Whole, most: int, kinds: Sequence[np.dtype[Any]]) -> Whole:
+    """Return counts or times as wide as larger ones take, too."""
+    fits = next((kind for kind in kinds if 2 * most <= np.iinfo(kind).max), kinds[-1])
+    return column.astype(fits) if fits.itemsize > column.itemsize else column
+
+
 @dataclass(frozen=True, eq=False)
 class VectorTable(Table):
     """Count and duration vectors of executions, over one alphabet.
@@ -115,11 +126,11 @@ class VectorTable(Table):
     ----------
     symbols : tuple of Symbol
         Columns; at most 64.
-    counts : int32 [executions, symbols]
-        Segments of each symbol.
-    durations : int64 [executions, symbols]
-        Nanoseconds in each symbol.
-    structure : int32 [executions, symbols]
+    counts : int8, int16 or int32 [executions, symbols]
+        Segments of each symbol: as wide as leaves room for the sum of any two.
+    durations : int32 or int64 [executions, symbols]
+        Nanoseconds in each symbol; int32 where no execution takes half of what that holds.
+    structure : as counts
         Segments of each symbol once interference (interrupts, waits for the cpu) is
         taken out and neighbours are joined: what the program did, whatever else the
         machine did meanwhile.  Types of executions are found on these; the counts
@@ -128,13 +139,20 @@ class VectorTable(Table):
 
     symbols: tuple[Symbol, ...]
     counts: Whole
-    durations: I64
+    durations: Whole
     structure: Whole = None  # type: ignore[assignment]  # replaced below, so never None to a reader
 
     def __post_init__(self) -> None:
         if self.structure is None:
             object.__setattr__(self, "structure", self.counts)
-        freeze_columns(self, -1)
+        for name, kinds in (("counts", COUNTS), ("structure", COUNTS), ("durations", TIMES)):
+            column = np.asarray(getattr(self, name))
+            if column.dtype not in kinds:
+                column = column.astype(kinds[-1], casting="same_kind")
+            # Native code, and Arrow, take columns as they lie in memory.
+            column = np.ascontiguousarray(column).view()
+            column.flags.writeable = False
+            object.__setattr__(self, name, column)
         shape = (len(self.counts), len(self.symbols))
         if not shape == self.counts.shape == self.durations.shape == self.structure.shape:
             raise ValueError("VectorTable: runs x symbols expected")
@@ -155,7 +173,7 @@ class VectorTable(Table):
         result = {"total_ns": Column(self.total)}
         for code, name in enumerate(identifiers(self.symbols)):
             result[f"count_{name}"] = Column(self.counts[:, code].astype(np.int64))
-            result[f"ns_{name}"] = Column(self.durations[:, code])
+            result[f"ns_{name}"] = Column(self.durations[:, code].astype(np.int64))
         return result
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import chain
 
 import numpy as np
@@ -27,6 +27,7 @@ from critpath.stats.rows import (
     order_rows,
     row_blocks,
     sum_by,
+    table_blocks,
 )
 from critpath.stats.tails import student_quantile, student_tails
 
@@ -84,29 +85,33 @@ def effects(
     mean = np.tile(normal.mean(axis=0), (strata, 1))
     effect = np.zeros((strata, columns))
     share = np.bincount(sample_stratum, minlength=strata) / m
-    for s in np.unique(normal_stratum):
-        mean[s] = normal[normal_stratum == s].mean(axis=0)
-    for s in np.unique(sample_stratum):
-        effect[s] = sample[sample_stratum == s].mean(axis=0) - mean[s]
+    for block in table_blocks(len(normal) + m, columns):
+        for s in np.unique(normal_stratum):
+            mean[s, block] = normal[:, block][normal_stratum == s].mean(axis=0)
+        for s in np.unique(sample_stratum):
+            theirs = sample[:, block][sample_stratum == s].mean(axis=0)
+            effect[s, block] = theirs - mean[s, block]
     known = np.isin(np.arange(strata), normal_stratum)
     centre, effect = effect, np.where(known[:, None], effect, 0.0)
     rng = np.random.default_rng(random_seed)
     error, by_type = standard_errors(normal, sample, normal_stratum, sample_stratum)
-    residual = _subtract_means(normal, mean, normal_stratum)
-    excess = _subtract_means(sample, mean, sample_stratum)
-    _make_summable(residual, excess)
+    sides = (normal, mean, normal_stratum), (sample, mean, sample_stratum)
+    digits = _find_digits(*sides)
+    residual, excess = (_Centred(*side, digits) for side in sides)
     order = order_hashed(hash_rows(sample_stratum, sample))
     replicates = EFFECTS.replicates if replicates is None else replicates
     kinds = ((sample_stratum == s).astype(np.float64)[:, None] for s in range(strata))
-    both = _resampled_means(rng, chain(_list_blocks(excess), kinds), order, replicates)
+    both = _resampled_means(rng, chain(excess.list_blocks(), kinds), order, replicates)
     differences, mixes = both[:, :columns], both[:, columns:]
     for s in np.flatnonzero(known):
         rows = np.flatnonzero(normal_stratum == s)
         rows = rows[order_hashed(hash_rows(normal[rows]))]
-        means = _resampled_means(rng, _list_blocks(residual), rows, replicates)
+        mine = np.arange(len(rows))
+        means = _resampled_means(rng, residual.list_blocks(rows), mine, replicates)
         differences -= mixes[:, [s]] * means
     if blocks is not None:
-        parts = _block_parts((residual, excess), (normal_stratum, sample_stratum), blocks)
+        kept = residual.whole, excess.whole
+        parts = _block_parts(kept, (normal_stratum, sample_stratum), blocks)
         whole = np.asarray((share[:, None] * parts).sum(axis=1), np.float64)
         error, by_type = _block_errors(whole), np.where(by_type > 0, _block_errors(parts), 0.0)
         differences = _resampled_means(rng, [len(whole) * whole], order_rows(whole), replicates)
@@ -118,8 +123,8 @@ def effects(
         low, high = np.round(np.quantile(differences, EFFECTS.interval, axis=0), 6) + 0.0
     if runs is not None and blocks is None:
         error_of, half = _welch(
-            _run_variances(residual, normal_stratum, runs[0], share),
-            _run_variances(excess - centre[sample_stratum], sample_stratum, runs[1], share),
+            _run_variances(residual.whole, normal_stratum, runs[0], share),
+            _run_variances(excess.whole - centre[sample_stratum], sample_stratum, runs[1], share),
         )
         whole = sample.mean(axis=0) - _sum_weighted(share, mean)
         low, high = np.minimum(low, whole - half[0]), np.maximum(high, whole + half[0])
@@ -185,16 +190,23 @@ def standard_errors(
 ) -> tuple[F64, F64]:
     """Compute the standard errors of the mean differences."""
     strata = int(max(normal_stratum.max(), sample_stratum.max())) + 1
-    residual = center_by(normal, normal_stratum)
     freedom = max(len(normal) - len(np.unique(normal_stratum)), 1)
-    pooled = (residual**2).sum(axis=0) / freedom
     squared = np.zeros((strata, normal.shape[1]))
-    for s in np.unique(sample_stratum):
-        ours, theirs = residual[normal_stratum == s], sample[sample_stratum == s]
-        usual = (ours**2).sum(axis=0) / (len(ours) - 1) if len(ours) >= EFFECTS.few else pooled
-        now = theirs.var(axis=0, ddof=1) if len(theirs) >= EFFECTS.few else usual
-        if len(ours):
-            squared[s] = now / len(theirs) + usual / len(ours)
+    rows = {
+        s: (np.flatnonzero(normal_stratum == s), np.flatnonzero(sample_stratum == s))
+        for s in np.unique(sample_stratum).tolist()
+    }
+    for block in table_blocks(len(normal) + len(sample), normal.shape[1]):
+        residual = center_by(normal[:, block], normal_stratum)
+        pooled = (residual**2).sum(axis=0) / freedom
+        for s, (ours, theirs) in rows.items():
+            usual = pooled
+            if len(ours) >= EFFECTS.few:
+                usual = (residual[ours] ** 2).sum(axis=0) / (len(ours) - 1)
+            few = len(theirs) < EFFECTS.few
+            now = usual if few else sample[theirs, block].var(axis=0, ddof=1)
+            if len(ours):
+                squared[s, block] = now / len(theirs) + usual / len(ours)
     share = np.bincount(sample_stratum, minlength=strata) / len(sample)
     return np.sqrt(_sum_weighted(share**2, squared)), np.sqrt(squared)
 
@@ -207,33 +219,49 @@ def _sum_weighted(weights: F64, rows: F64) -> F64:
     return np.asarray((weights[:, None] * rows).sum(axis=0), dtype=np.float64)
 
 
-def _subtract_means(values: I64, mean: F64, stratum: I64) -> F64:
-    """Return rows less the mean of their type."""
-    result = np.empty(values.shape)
-    for rows in row_blocks(len(values)):
-        np.subtract(values[rows], mean[stratum[rows]], out=result[rows])
-    return result
+class _Centred:
+    """Rows less the mean of their type, some columns at a time: all are too large a table.
 
-
-def _make_summable(*tables: F64) -> None:
-    """Cut tables to as many binary digits as leave every sum of a column's rows exact.
-
-    Whoever adds in whatever order (see `_weighted`); what is cut off is less than 2^-52 of
-    the largest sum that the column can have.
+    Cut to as many binary digits as leave every sum of a column's rows exact, whoever adds in
+    whatever order (see `_resampled_means`); what is cut off is less than 2^-52 of the largest sum
+    that the column can have.
     """
-    ends = [
-        (len(t), np.maximum(t.max(axis=0, initial=0.0), -t.min(axis=0, initial=0.0)))
-        for t in tables
-    ]
-    digits = 52 - np.frexp(np.max([many * end for many, end in ends], axis=0))[1]
-    for table in tables:
-        for rows in row_blocks(len(table)):
-            table[rows] = np.ldexp(np.rint(np.ldexp(table[rows], digits)), -digits)
+
+    def __init__(self, values: I64, mean: F64, stratum: I64, digits: I64) -> None:
+        self._values, self._mean, self._stratum, self._digits = values, mean, stratum, digits
+
+    def list_blocks(self, rows: I64 | None = None) -> Iterator[F64]:
+        """Yield some columns at a time, of all rows or of some."""
+        for block in column_blocks(self._values.shape[1]):
+            yield self._take(block, rows)
+
+    @property
+    def whole(self) -> F64:
+        """All columns."""
+        return self._take(slice(0, self._values.shape[1]), None)
+
+    def _take(self, block: slice, rows: I64 | None) -> F64:
+        mean, digits = self._mean[:, block], self._digits[block]
+        many = len(self._values) if rows is None else len(rows)
+        result = np.empty((many, mean.shape[1]))
+        for into in row_blocks(many):
+            of = into if rows is None else rows[into]
+            some = self._values[of, block] - mean[self._stratum[of]]
+            result[into] = np.ldexp(np.rint(np.ldexp(some, digits)), -digits)
+        return result
 
 
-def _list_blocks(table: F64) -> list[F64]:
-    """Return views of some columns each."""
-    return [table[:, block] for block in column_blocks(table.shape[1])]
+def _find_digits(*tables: tuple[I64, F64, I64]) -> I64:
+    """Return how many binary digits of values, less their types' means, sums of columns have."""
+    largest = []
+    for values, mean, stratum in tables:
+        ends = np.zeros(mean.shape[1])
+        for rows in row_blocks(len(values)):
+            some = values[rows] - mean[stratum[rows]]
+            np.maximum(ends, some.max(axis=0), out=ends)
+            np.maximum(ends, -some.min(axis=0), out=ends)
+        largest.append(len(values) * ends)
+    return np.asarray(52 - np.frexp(np.max(largest, axis=0))[1], np.int64)
 
 
 def _resampled_means(

@@ -186,15 +186,22 @@ class _InOrder:
         return self.shape[0]
 
     def __getitem__(self, rows: I64) -> Values:
+        return self.take(rows, slice(0, self.shape[1]))
+
+    def take(self, rows: I64, columns: slice) -> Values:
+        """Return some columns of some rows, which ascend: all would be too large a table."""
         first = self._sides[0]
-        many = int(np.searchsorted(rows, len(first[1])))  # rows ascend
-        result = np.empty((len(rows), self.shape[1]), first[0][0].dtype)
+        many = int(np.searchsorted(rows, len(first[1])))
+        result = np.empty((len(rows), columns.stop - columns.start), first[0][0].dtype)
         picked = rows[:many], rows[many:] - len(first[1])
         for into, at, (tables, order) in zip(
             (result[:many], result[many:]), picked, self._sides, strict=True
         ):
             for place, table in zip(self.places, tables, strict=True):
-                into[:, place] = table[order[at]]
+                begin, end = max(place.start, columns.start), min(place.stop, columns.stop)
+                if begin < end:
+                    of = table[:, begin - place.start : end - place.start]
+                    into[:, begin - columns.start : end - columns.start] = of[order[at]]
         return result
 
 
@@ -304,7 +311,7 @@ def family_of(
             # The sample's executions are the first.
             first = draw_groups(rng, chosen[s], group)
             rest = draw_groups(rng, size - chosen[s], group) + chosen[s]
-            scores, picked[i] = _grouped_scores(values[members[s]], first, rest), len(first)
+            scores, picked[i] = _grouped_scores(values, members[s], first, rest), len(first)
             many = len(scores)
             spread = picked[i] * (many - picked[i]) / (many - 1)
             variance[s] = spread * scores.var(axis=0)
@@ -392,12 +399,15 @@ class _Sessions:
         return [np.concatenate([part[order_rows(part)] for part in parts])], self._picks
 
 
-def _grouped_scores(values: Values, first: I64, rest: I64) -> F64:
+def _grouped_scores(values: Values | _InOrder, rows: I64, first: I64, rest: I64) -> F64:
     """Add up the scores of groups of rows, some columns at a time: all are too large a table."""
-    mean, columns = values.mean(axis=0), values.shape[1]
+    columns = values.shape[1]
     result = np.empty((len(first) + len(rest), 3, columns))
     for block in column_blocks(columns):
-        scores = _scores(values[:, block], mean[block])
+        whole = isinstance(values, np.ndarray)
+        some = values[:, block][rows] if whole else values.take(rows, block)
+        scores = _scores(some, some.mean(axis=0))
+        del some
         for place, groups in ((slice(len(first)), first), (slice(len(first), None), rest)):
             sums = sum_groups(scores, groups)
             result[place, :, block] = sums.reshape(len(groups), 3, -1)
@@ -406,16 +416,16 @@ def _grouped_scores(values: Values, first: I64, rest: I64) -> F64:
 
 def _scores(values: Values, mean: F64) -> F64:
     """Rank, log and tail of every column, centred, with standard deviation 1 or 0."""
-    pooled = np.concatenate(
-        [
-            mid_ranks(values),
-            np.log1p(values / np.where(mean > 0, mean, 1.0)),
-            (values > np.quantile(values, GATE.tail, axis=0)).astype(np.float64),
-        ],
-        axis=1,
-    )
+    n, columns = values.shape
+    pooled = np.empty((n, 3 * columns))
+    mid_ranks(values, pooled[:, :columns])
+    logs = pooled[:, columns : 2 * columns]
+    np.log1p(np.divide(values, np.where(mean > 0, mean, 1.0), out=logs), out=logs)
+    pooled[:, 2 * columns :] = values > np.quantile(values, GATE.tail, axis=0)
     pooled -= pooled.mean(axis=0)
-    scale = pooled.std(axis=0)
+    scale = np.empty(3 * columns)
+    for block in column_blocks(3 * columns):  # a deviation of each value is as large a table
+        scale[block] = pooled[:, block].std(axis=0)
     np.divide(pooled, scale, out=pooled, where=scale > 1e-9)
     pooled[:, scale <= 1e-9] = 0.0
     return pooled

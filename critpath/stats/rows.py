@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from itertools import pairwise
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -14,12 +15,14 @@ _AT_ONCE = 1 << 16  # technical: values ranked together: of small tables all
 _FEW = 256  # technical: rows that are sorted by all columns before it is known which decide
 
 
-def mid_ranks(values: F64 | I64) -> F64:
+def mid_ranks(values: F64 | I64, out: F64 | None = None) -> F64:
     """Rank every column from 1; equal values share the mean of their ranks.
 
     Parameters
     ----------
     values : float64 or int64 [n, columns]
+    out : float64 [n, columns], optional
+        Where they are to be.
 
     Returns
     -------
@@ -27,7 +30,7 @@ def mid_ranks(values: F64 | I64) -> F64:
         As ``scipy.stats.rankdata``.
     """
     n, columns = values.shape
-    result = np.empty((n, columns))
+    result = np.empty((n, columns)) if out is None else out
     for block in row_blocks(columns, max(_AT_ONCE // max(n, 1), 1)):
         mine = np.ascontiguousarray(values[:, block].T)
         order = np.argsort(mine, axis=1, kind="stable")  # twice as fast where values are equal
@@ -69,6 +72,10 @@ def order_rows(*tables: F64 | Whole) -> I64:
     return order
 
 
+_WHOLE: Final = 1 << 20  # technical: values of a table of which copies count for nothing
+_GATHERED: Final = 1 << 16  # technical: rows that are copied at a time
+
+
 def draw_groups(rng: np.random.Generator, rows: int, size: int) -> I64:
     """Draw groups of so many rows [groups, size]; those left over are in none."""
     return rng.permutation(rows)[: rows // size * size].reshape(-1, size)
@@ -76,7 +83,10 @@ def draw_groups(rng: np.random.Generator, rows: int, size: int) -> I64:
 
 def sum_groups(rows: F64, groups: I64) -> F64:
     """Add up the rows of every group."""
-    return np.asarray(rows[groups].sum(axis=1), np.float64)
+    sums = np.empty((len(groups), *rows.shape[1:]))
+    for some in row_blocks(len(groups), max(_GATHERED // max(groups.shape[1], 1), 1)):
+        rows[groups[some]].sum(axis=1, out=sums[some])
+    return sums
 
 
 def column_blocks(columns: int) -> list[slice]:
@@ -87,6 +97,11 @@ def column_blocks(columns: int) -> list[slice]:
     count = max(columns // 3, 1)
     edges = [columns * i // count for i in range(count + 1)]
     return [slice(*pair) for pair in pairwise(edges)]
+
+
+def table_blocks(rows: int, columns: int) -> list[slice]:
+    """Divide the columns of a large table in the same way; a small one is one block."""
+    return [slice(0, columns)] if rows * columns <= _WHOLE else column_blocks(columns)
 
 
 def row_blocks(rows: int, size: int = 1 << 15) -> list[slice]:

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from critpath.errors import UnreadableError
 from critpath.extras import require
+from critpath.files import open_overflow
 from critpath.model import (
     MOST_TIME,
     CriticalPaths,
@@ -64,9 +65,10 @@ if TYPE_CHECKING:
 
 # Sets of no more segments than this are in memory as a whole: 64 MB, and no second reading.
 RESIDENT: Final = 1 << 20
-# Bytes of packed row groups that are kept in a process, as a comparison reads them some ten
-# times: those of 2 million paths of 40 segments each.  Beyond it row groups are decoded again.
-_KEPT: Final = 512 << 20
+# Bytes of packed row groups that a process keeps in memory, as a comparison reads them some ten
+# times: those of a hundred thousand paths of 40 segments each.  Further ones are in a temporary
+# file; where that has no room, they are decoded again.
+_KEPT: Final = 32 << 20
 _FEW: Final = 1 << 16  # executions, of which a file of any size may say that it has them
 _LONGEST: Final = 100_000  # letters of a text
 _LETTERS: Final = 1 << 24  # of all texts of a column, in a file of any size
@@ -243,7 +245,7 @@ class _PathsFile:
                     stream,
                     metadata=self._footer,
                     # Columns that another file need not have: once they are known.
-                    read_dictionary=[*self.words, *self._names()] if self._footer else None,
+                    read_dictionary=[*self.words, *self._names()] if self.words else None,
                     page_checksum_verification=True,
                 ) as parquet:
                     if isinstance(stream, RangeFile):
@@ -373,10 +375,23 @@ class _PathsFile:
         paths: CriticalPaths = self._reading(
             partial(self._read_paths, number, ()), wanted, [number]
         )[1]
+        packed = PackedPaths(paths)
         if _kept[0] < _KEPT:
-            self._kept[number] = PackedPaths(paths)
-            _kept[0] += self._kept[number].nbytes
+            _kept[0] += packed.nbytes
+        elif not self._spill(packed):
+            return paths
+        self._kept[number] = packed
+        if len(self._kept) == len(self.rows):
+            self._footer = None  # a megabyte, of every file
         return paths
+
+    def _spill(self, packed: PackedPaths) -> bool:
+        """Have a row group's paths in a temporary file, if that has room."""
+        try:
+            packed.move(open_overflow().put)
+        except OSError:
+            return False
+        return True
 
     def _read_group(self, number: int, parquet: pq.ParquetFile) -> tuple[pa.Table, CriticalPaths]:
         """Return the executions of a row group, and their paths."""

@@ -5,6 +5,7 @@ from critpath.doors import hand_on
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from critpath.vectors.chains import chain_times, sum_waits
+    from critpath.vectors.steps import Steps
     from critpath.vectors.table import (
         ALPHABETS,
         Coder,

@@ -204,3 +204,138 @@ def follow_chains(const int64_t[::1] start, const int64_t[::1] tid, const int64_
                     depth += 1
                 result[j] = chain
     return many
+
+
+def fold_steps(const int64_t[::1] start, const int64_t[::1] begin, const int64_t[::1] end,
+               const int64_t[::1] tid, const int64_t[::1] host, const int32_t[::1] comm,
+               const uint8_t[::1] state, const uint8_t[::1] beneath, const int32_t[::1] detail,
+               const int64_t[::1] own_tid, const int64_t[::1] own_host,
+               const int64_t[::1] thread_of, const int64_t[::1] doing_of,
+               const int64_t[::1] beneath_of, const uint8_t[::1] idle, const int64_t[::1] doings,
+               int64_t late, double hair, int64_t[:, ::1] steps, int64_t[:, ::1] hairs):
+    """Join the neighbours of a thread that do the same, short interrupts with what they cut.
+
+    Parameters
+    ----------
+    start : int64 [paths + 1]
+    begin, end, tid, host : int64 [segments]
+    comm, detail : int32 [segments]
+    state, beneath : uint8 [segments]
+    own_tid, own_host : int64 [paths]
+    thread_of : int64 [strings]
+        Thread by its name; an execution's own is 0.
+    doing_of, beneath_of : int64 [256]
+        By state.
+    idle : uint8 [details]
+        Nobody had the cpu.
+    doings : int64 [4]
+        Running, an interrupt, a wait for a cpu, one for that it was idle for so long as ``late``.
+    hair : float
+        Of a stretch's running time: shorter interrupts are part of it.
+    steps : int64 [6, segments]
+        Filled in: path, begin, length, thread, doing, beneath.
+    hairs : int64 [2, segments]
+        Filled in: path and begin of interrupts that became part of others.
+
+    Returns
+    -------
+    tuple of int
+        How many steps and hairs there are.
+    """
+    cdef Py_ssize_t i, j, k, first, last, many = 0, cut = 0
+    cdef int64_t thread, doing, under, ran, run = doings[0], interrupt = doings[1]
+    with nogil:
+        for i in range(start.shape[0] - 1):
+            first = many
+            for j in range(start[i], start[i + 1]):
+                thread = thread_of[comm[j]]
+                if tid[j] == own_tid[i] and host[j] == own_host[i]:
+                    thread = 0
+                doing = doing_of[state[j]]
+                if doing == doings[2] and idle[detail[j]] and end[j] - begin[j] >= late:
+                    doing = doings[3]
+                under = beneath_of[beneath[j]]
+                k = many - 1
+                if (k >= first and steps[3, k] == thread and steps[4, k] == doing
+                        and steps[5, k] == under):
+                    steps[2, k] += end[j] - begin[j]
+                    continue
+                steps[0, many], steps[1, many], steps[2, many] = i, begin[j], end[j] - begin[j]
+                steps[3, many], steps[4, many], steps[5, many] = thread, doing, under
+                many += 1
+            # Stretches of a thread that does nothing but run and is interrupted.
+            j = first
+            while j < many:
+                last, ran = j, 0
+                while (last < many and steps[3, last] == steps[3, j]
+                       and (steps[4, last] == run or steps[4, last] == interrupt)):
+                    if steps[4, last] == run:
+                        ran += steps[2, last]
+                    last += 1
+                for k in range(j, last):
+                    if steps[4, k] == interrupt and <double>steps[2, k] < hair * <double>ran:
+                        hairs[0, cut], hairs[1, cut] = i, steps[1, k]
+                        cut += 1
+                        steps[4, k] = run
+                j = last if last > j else j + 1
+            last = first
+            for j in range(first + 1, many):
+                if (steps[3, last] == steps[3, j] and steps[4, last] == steps[4, j]
+                        and steps[5, last] == steps[5, j]):
+                    steps[2, last] += steps[2, j]
+                    continue
+                last += 1
+                for k in range(6):
+                    steps[k, last] = steps[k, j]
+            if many > first:
+                many = last + 1
+    return many, cut
+
+
+def find_waits(const int64_t[::1] start, const int64_t[::1] tid, const int64_t[::1] host,
+               const uint8_t[::1] state, const int64_t[::1] own_tid, const int64_t[::1] own_host,
+               const uint8_t[::1] kind, int64_t[::1] rows, uint8_t[::1] woken,
+               int64_t[::1] wakes):
+    """Find waits for a cpu, whether their thread was woken, how often an own one goes on.
+
+    Parameters
+    ----------
+    start : int64 [paths + 1]
+    tid, host : int64 [segments]
+    state : uint8 [segments]
+    own_tid, own_host : int64 [paths]
+    kind : uint8 [256]
+        By state: 1 running, 2 an interrupt, 3 a wait for a cpu, else 0.
+    rows : int64 [segments]
+        Filled in: the waits.
+    woken : uint8 [segments]
+        Filled in, of each wait: its thread did not run before what comes between runs.
+    wakes : int64 [paths]
+        Filled in.
+
+    Returns
+    -------
+    int
+        How many waits there are.
+    """
+    cdef Py_ssize_t i, j, last, many = 0
+    cdef bint active, before
+    cdef uint8_t what
+    with nogil:
+        for i in range(start.shape[0] - 1):
+            last = -1
+            before = False
+            for j in range(start[i], start[i + 1]):
+                what = kind[state[j]]
+                active = what and tid[j] == own_tid[i] and host[j] == own_host[i]
+                if active and not before:
+                    wakes[i] += 1
+                before = active
+                if what == 3:
+                    rows[many] = j
+                    woken[many] = not (last >= 0 and kind[state[last]] == 1
+                                       and tid[last] == tid[j] and host[last] == host[j])
+                    many += 1
+                if what < 2:
+                    last = j
+    return many

@@ -23,12 +23,13 @@ from critpath.model import (
     State,
     Symbol,
     VectorTable,
+    Whole,
     role_name,
 )
 from critpath.model.details import Detail
 from critpath.model.paths import SEGMENT_COLUMNS
 from critpath.model.stacks import location_of
-from critpath.model.vectors import look_up
+from critpath.model.vectors import COUNTS, TIMES, look_up, widen
 from critpath.processes import side_by_side
 from critpath.schema import notes
 from critpath.schema.notes import Note
@@ -52,7 +53,7 @@ def vector_table(path_set: PathSet, symbols: Sequence[Symbol], codes: U8) -> Vec
     Returns
     -------
     VectorTable
-        int32 counts and int64 nanoseconds [executions, symbols]; each execution's
+        Counts and nanoseconds [executions, symbols]; each execution's
         durations add up to its window exactly.
     """
     paths = path_set.paths
@@ -93,12 +94,16 @@ def vectors_of(path_set: PathSet, coder: Coder) -> VectorTable:
     """
     # Not joined from the chunks' tables: what is left of these the process would keep.
     shape = len(path_set), len(coder.symbols)
-    counts, structure = np.zeros((2, *shape), np.int32)
-    durations = np.zeros(shape, np.int64)
+    counts: Whole = np.zeros(shape, np.int8)
+    structure: Whole = np.zeros(shape, np.int8)
+    durations: Whole = np.zeros(shape, np.int32)
     first = 0
     for chunk in path_set.chunks():
         table = vector_table(chunk, coder.symbols, coder.codes(chunk))
         mine = slice(first, first + len(chunk))
+        counts = widen(counts, int(table.counts.max(initial=0)), COUNTS)
+        structure = widen(structure, int(table.structure.max(initial=0)), COUNTS)
+        durations = widen(durations, int(table.total.max(initial=0)), TIMES)
         counts[mine], structure[mine] = table.counts, table.structure
         durations[mine] = table.durations
         first += len(chunk)
@@ -388,7 +393,7 @@ class Coder:
                 durations = durations.copy() if durations is table.durations else durations
                 path = np.searchsorted(paths.start, rows, side="right") - 1
                 where = path, self.codes(chunk)[rows]
-                np.subtract.at(durations[mine], where, paths.duration[rows])
+                np.subtract.at(durations[mine], where, paths.duration[rows].astype(durations.dtype))
         if durations is table.durations:
             return table
         return VectorTable(table.symbols, table.counts, durations, table.structure)

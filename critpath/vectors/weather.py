@@ -7,14 +7,21 @@ from typing import TYPE_CHECKING, Final, Self
 import numpy as np
 from msgspec import Struct
 
-from critpath.model import I64, RUNNING, Bool, CriticalPaths, PathSet, State
+from critpath.model import I64, RUNNING, Bool, PathSet, State, Whole
 from critpath.model.details import Detail
 from critpath.model.vectors import number_codes
+from critpath.vectors._count import find_waits
 
 if TYPE_CHECKING:
     from critpath.vectors.table import Coder
 
-_CUTS: Final = (State.IRQ, State.SOFTIRQ, State.WAIT_CPU)  # what comes between runs
+# What runs, and what comes between runs.
+_OF_STATE: Final = {
+    **dict.fromkeys(RUNNING, 1),
+    **dict.fromkeys((State.IRQ, State.SOFTIRQ), 2),
+    State.WAIT_CPU: 3,
+}
+_KINDS: Final = np.array([_OF_STATE.get(state, 0) for state in range(256)], np.uint8)
 
 
 class Weather(Struct, frozen=True, eq=False):
@@ -22,7 +29,7 @@ class Weather(Struct, frozen=True, eq=False):
 
     Attributes
     ----------
-    execution, role, rival : int64
+    execution, role, rival : whole numbers
         Rows of the set, of `roles` and of `rivals`.
     woken : bool
         It had slept or was waited for: else it was cut while it ran.
@@ -35,9 +42,9 @@ class Weather(Struct, frozen=True, eq=False):
         Who had the CPU, by name.
     """
 
-    execution: I64
-    role: I64
-    rival: I64
+    execution: Whole
+    role: Whole
+    rival: Whole
     woken: Bool
     time: I64
     wakes: I64
@@ -51,7 +58,9 @@ class Weather(Struct, frozen=True, eq=False):
         role_of = np.array([roles.index(symbol.role) for symbol in coder.symbols] or [0], np.int64)
         rivals: dict[Detail, int] = {}
         wakes, first = np.zeros(len(path_set), np.int64), 0
-        found = []
+        # Of very many waits each column is large: as narrow as fits, whatever the others are.
+        kinds = (np.int32, np.int16, np.int32, np.bool_, np.int64)
+        found = [[np.zeros(0, kind) for kind in kinds]]
         for chunk in path_set.chunks():
             paths = chunk.paths
             rows, woken, mine = _find_waits(chunk)
@@ -59,41 +68,32 @@ class Weather(Struct, frozen=True, eq=False):
                 [rivals.setdefault(of._replace(peer_tid=-1), len(rivals)) for of in paths.details]
                 or [0]
             )
+            sizes = max(len(chunk), 1), len(roles), max(len(rivals), 1), 2
             columns = (
-                np.searchsorted(paths.start, rows, side="right") - 1 + first,
+                np.searchsorted(paths.start, rows, side="right") - 1,
                 role_of[coder.codes(chunk)[rows]],
                 codes[paths.detail[rows]],
-                woken.astype(np.int64),
+                woken,
             )
-            found.append((*columns, paths.duration[rows]))
+            used, place = number_codes(np.ravel_multi_index(columns, sizes))
+            sums = np.zeros(len(used), np.int64)
+            np.add.at(sums, place, paths.duration[rows])
+            at = np.unravel_index(used, sizes)
+            columns = (at[0] + first, *at[1:], sums)
+            found.append([of.astype(kind) for of, kind in zip(columns, kinds, strict=True)])
             wakes[first : first + len(chunk)] = mine
             first += len(chunk)
-        empty = np.zeros((5, 0), np.int64)
-        execution, role, rival, woke, time = np.concatenate([empty, *found], axis=1)
-        sizes = (len(roles), max(len(rivals), 1), 2)
-        keys = np.ravel_multi_index((execution, role, rival, woke), (max(len(path_set), 1), *sizes))
-        used, place = number_codes(keys)
-        sums = np.zeros(len(used), np.int64)
-        np.add.at(sums, place, time)
-        at = np.unravel_index(used, (max(len(path_set), 1), *sizes))
-        return cls(at[0], at[1], at[2], at[3] > 0, sums, wakes, roles, tuple(rivals))
+        execution, role, rival, woke, time = map(np.concatenate, zip(*found, strict=True))
+        return cls(execution, role, rival, woke, time, wakes, roles, tuple(rivals))
 
 
-def _find_waits(part: PathSet) -> tuple[I64, Bool, I64]:
+def _find_waits(part: PathSet) -> tuple[I64, I64, I64]:
     """Return which segments wait for a CPU, whether they were woken, how often own ones go on."""
-    paths: CriticalPaths = part.paths
-    state, path = paths.state, paths.path
-    between = np.isin(state, _CUTS)
-    # The last segment that is no cut, for each: that of its own thread tells what was cut.
-    last = np.maximum.accumulate(np.where(between, -1, np.arange(len(state))))
-    before = np.concatenate([[-1], last[:-1]])
-    same = (before >= 0) & (path[before] == path)
-    same &= (paths.tid[before] == paths.tid) & (paths.host[before] == paths.host)
-    ran = same & np.isin(state[before], [*RUNNING])
-    rows = np.flatnonzero(state == State.WAIT_CPU)
-    own = paths.tid == part.executions.tid[path]
-    own &= paths.host == part.executions.host[path]
-    active = own & (between | np.isin(state, [*RUNNING]))
-    goes_on = active.copy()
-    goes_on[1:] &= ~active[:-1] | (path[1:] != path[:-1])
-    return rows, ~ran[rows], np.bincount(path[goes_on], minlength=len(part))
+    paths, of = part.paths, part.executions
+    rows, woken = np.empty(len(paths.state), np.int64), np.empty(len(paths.state), np.uint8)
+    wakes = np.zeros(len(part), np.int64)
+    many = find_waits(
+        *(paths.start, paths.tid, paths.host, paths.state, of.tid, of.host),
+        *(_KINDS, rows, woken, wakes),
+    )
+    return rows[:many], woken[:many].astype(np.int64), wakes

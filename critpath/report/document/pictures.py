@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple, cast, get_args
 
 import numpy as np
-from msgspec import Struct
 
 from critpath.documents import (
     SETS,
@@ -43,11 +42,12 @@ from critpath.model import (
     number_codes,
     role_name,
 )
-from critpath.model.vectors import host_of, look_up
+from critpath.model.vectors import host_of
 from critpath.processes import side_by_side
 from critpath.schema.causes import doing_of_state
 from critpath.schema.parameters.localize import WAITS
 from critpath.schema.parameters.text import WORDS
+from critpath.vectors import Steps
 
 DOINGS: Final[tuple[Doing, ...]] = get_args(Doing)
 _RUN: Final = DOINGS.index("running")
@@ -56,6 +56,11 @@ _THROTTLED: Final = DOINGS.index("throttled")
 _INTERRUPTS: Final = DOINGS.index("interrupts")
 # Of a stretch's running time: shorter interrupts are hairlines in it.
 _HAIR: Final = 0.01
+_FOLDED: Final = (_RUN, _INTERRUPTS, _CPU, _THROTTLED)
+# By state: what pictures call it, and what a thread did beneath where that is known.
+_DOING: Final = np.full(256, -1, np.int64)
+_DOING[: len(State)] = [DOINGS.index(doing_of_state(state)) for state in State]
+_BENEATH: Final = np.where(np.arange(256) == State.UNKNOWN, -1, _DOING)
 _MOST_THREADS: Final = 60  # told apart, by their time
 _COLOURS: Final = 5  # of others than the own thread; the rest are grey
 _MOST_PATHS: Final = 200
@@ -63,23 +68,6 @@ _MOST_STEPS: Final = 60_000  # of all paths that are kept
 _LONG: Final = 2_000  # steps of a path of which the smallest are joined to their neighbours
 FEWEST: Final = 5  # requests of a kind on each side that can be judged
 _MOST_KINDS: Final = 40  # with mean paths
-
-
-class Steps(Struct, frozen=True):
-    """Paths as they are drawn: neighbours of one thread and kind joined, short interrupts folded.
-
-    ``path`` counts within the part of a set that was folded; ``hair`` has ``path`` and moment of
-    every interrupt that was folded; ``beneath`` is what a thread did while a request was queued
-    or shared, -1 elsewhere.
-    """
-
-    path: I64
-    begin: I64
-    length: I64
-    thread: I64
-    doing: I64
-    hair: tuple[I64, I64]
-    beneath: I64
 
 
 def doing_of(state: str) -> Doing:
@@ -122,15 +110,19 @@ class Threads:
         ranked = sorted(time, key=lambda key: (-time[key], key))
         self.place = {key: i + 1 for i, key in enumerate(ranked[:_MOST_THREADS])}
         self._rest = len(ranked) > _MOST_THREADS
+        self._by_name: dict[tuple[str, ...], I64] = {}
+
+    def by_name(self, strings: tuple[str, ...]) -> I64:
+        """Return the threads that have some names, where they are not an execution's own."""
+        if strings not in self._by_name:  # those of a file are the same for all its chunks
+            beyond = len(self.place) + 1
+            of = [self.place.get(self._role(name), beyond) for name in strings]
+            self._by_name[strings] = np.array(of or [beyond], np.int64)
+        return self._by_name[strings]
 
     def codes(self, part: PathSet) -> I64:
         """Return the thread of every segment."""
-        paths = part.paths
-        beyond = len(self.place) + 1
-        known = look_up(
-            paths.comm, paths.strings, lambda name: self.place.get(self._role(name), beyond)
-        )
-        return np.where(_own(part), 0, known)
+        return np.where(_own(part), 0, self.by_name(part.paths.strings)[part.paths.comm])
 
     def entries(self) -> list[ThreadEntry]:
         """Return them as the document has them, in order of their time on the paths."""
@@ -178,29 +170,11 @@ def _own(part: PathSet) -> Bool:
 
 def fold(part: PathSet, threads: Threads) -> Steps:
     """Return the steps of some executions' paths as they are drawn."""
-    paths = part.paths
-    table = np.array([DOINGS.index(doing_of_state(state)) for state in State], np.int64)
-    doing = table[paths.state]
-    idle = np.array([of.idle for of in paths.details])[paths.detail]
-    doing[(doing == _CPU) & idle & (paths.duration >= WAITS.late)] = _THROTTLED
-    beneath = np.where(paths.beneath == State.UNKNOWN, -1, table[paths.beneath])
-    path, thread = paths.path, threads.codes(part)
-    begin, length = paths.begin, paths.duration
-    keep = _changes(path, thread, doing, beneath)
-    path, thread, doing, begin = path[keep], thread[keep], doing[keep], begin[keep]
-    beneath = beneath[keep]
-    length = np.add.reduceat(length, keep) if len(keep) else length
-    # Stretches of a thread that does nothing but run and is interrupted.
-    quiet = (doing == _RUN) | (doing == _INTERRUPTS)
-    stretch = np.cumsum(np.isin(np.arange(len(path)), _changes(path, thread, quiet))) - 1
-    ran = np.bincount(stretch, weights=length * (doing == _RUN)) if len(path) else np.zeros(0)
-    hair = (doing == _INTERRUPTS) & (length < _HAIR * ran[stretch])
-    hairs = path[hair], begin[hair]
-    doing = np.where(hair, _RUN, doing)
-    keep = _changes(path, thread, doing, beneath)
-    length = np.add.reduceat(length, keep) if len(keep) else length
-    columns = (path[keep], begin[keep], length, thread[keep], doing[keep])
-    return Steps(*columns, hairs, beneath[keep])
+    return Steps.of(
+        *(part, threads.by_name(part.paths.strings), (_DOING, _BENEATH), _FOLDED),
+        late=WAITS.late,
+        hair=_HAIR,
+    )
 
 
 def _changes(*columns: I64 | Bool) -> I64:

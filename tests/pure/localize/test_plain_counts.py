@@ -131,29 +131,13 @@ def test_what_counts_as_a_step_is_done_by_the_program() -> None:
 
 
 def test_who_had_the_cpu_by_share_of_executions() -> None:
-    details = [SimpleNamespace(rival=name) for name in ("", "make", "cc", "make")]
-
-    def chunk(rows: list[list[tuple[State, int]]]) -> SimpleNamespace:
-        flat = [pair for row in rows for pair in row]
-        return SimpleNamespace(
-            start=np.cumsum([0, *map(len, rows)]), details=details,
-            state=np.array([int(state) for state, _ in flat]),
-            detail=np.array([code for _, code in flat], np.int64),
-        )  # fmt: skip
-
-    cpu, run = State.WAIT_CPU, State.RUN
-    chunks = [
-        chunk([[(cpu, 1), (cpu, 3), (run, 2)], [(run, 1), (cpu, 2)], [(run, 0)]]),
-        chunk([[(cpu, 3)], [(cpu, 2), (cpu, 1)]]),
-    ]
-
-    class Paths:
-        paths = SimpleNamespace(chunks=lambda: iter(chunks))
-
-        def __len__(self) -> int:
-            return 5
-
-    assert count_rivals(Paths()) == {"make": 3 / 5, "cc": 2 / 5}
+    # Five executions; the first waits twice behind two threads of one name, which count once.
+    weather = SimpleNamespace(
+        rivals=tuple(SimpleNamespace(rival=name) for name in ("make-1", "cc", "make-2", "idle")),
+        execution=np.array([0, 0, 1, 3, 4, 4]), rival=np.array([0, 2, 1, 2, 1, 0]),
+        wakes=np.zeros(5, np.int64),
+    )  # fmt: skip
+    assert count_rivals(weather) == {"make-#": 3 / 5, "cc": 2 / 5}
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -43,6 +43,7 @@ from critpath.model import (
 )
 from critpath.model.details import read_detail
 from critpath.model.stacks import Frame
+from critpath.vectors import Coder, Weather
 
 GOLDEN = Path(__file__).with_name("golden")
 MS = 1_000_000
@@ -378,7 +379,7 @@ def test_charges_of_steps(snapshot, load):
                 one, codes, symbols, risen, usual, inferred
             )
         facts[f"{seed} none"] = counts.charge_steps(one, codes, symbols, {}, usual)
-        facts[f"{seed} rivals"] = counts.count_rivals(one)
+        facts[f"{seed} rivals"] = counts.count_rivals(Weather.of(one, Coder((one,), "thread")))
     snapshot("charges", facts)
 
 

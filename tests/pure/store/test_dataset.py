@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from detailing import texts_of
 
+from critpath import files
 from critpath.errors import UnreadableError, UsageError
 from critpath.files import atomic, atomic_directory
 from critpath.model import (
@@ -27,7 +28,8 @@ from critpath.model import (
     join_paths,
     join_stored,
 )
-from critpath.store import MANIFEST, Dataset, Part, PathsWriter, save_paths
+from critpath.model.paths import SEGMENT_COLUMNS
+from critpath.store import MANIFEST, Dataset, Part, PathsWriter, reading, save_paths
 from critpath.store.dataset import is_dataset, part_name
 from critpath.store.reading import load_paths
 from critpath.store.writing import GROUP_EXECUTIONS
@@ -385,3 +387,26 @@ def test_a_directory_appears_whole_or_not_at_all(tmp_path):
     assert [f.name for f in tmp_path.iterdir()] == ["d"]
     with pytest.raises(UsageError, match="cannot write"), atomic_directory(tmp_path / "no" / "d"):
         pass
+
+
+@pytest.mark.parametrize("room", [True, False])
+def test_what_is_beyond_memory_is_read_again(tmp_path, monkeypatch, room):
+    """In a temporary file, or where that has no room from the set itself."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(reading, "_KEPT", 0)
+    monkeypatch.setattr(files, "_ROOM", 0 if room else 1 << 62)
+    save_paths(a_set([*range(1, 60)] * 40), tmp_path / "f")
+    stored, whole = load_paths(tmp_path / "f", resident=0), load_paths(tmp_path / "f").paths
+    for _ in range(2):
+        first = 0
+        for chunk in stored.paths.chunks():
+            mine = whole.take(np.arange(first, first + len(chunk)))
+            first += len(chunk)
+            for name in (*SEGMENT_COLUMNS, "start"):
+                assert np.array_equal(getattr(chunk, name), getattr(mine, name)), name
+        assert first == len(whole)
+    some = np.array([7, 1500, 3])
+    for name in SEGMENT_COLUMNS:
+        mine, theirs = (getattr(of.take(some), name) for of in (stored.paths, whole))
+        assert np.array_equal(mine, theirs), name
+    assert [*tmp_path.glob("critpath-*")] == []  # it has no name
