@@ -19,7 +19,7 @@ from typing import IO, Any, Final
 from weakref import WeakValueDictionary, finalize
 from zlib import crc32
 
-from critpath import stores
+from critpath import steward, stores
 from critpath.errors import UsageError, name_places
 
 _DO: Final = "choose a place that you may write to and that has room"
@@ -64,7 +64,7 @@ def atomic(path: Path, *, sweep: bool = True) -> Iterator[IO[bytes]]:
             os.fsync(claimed.fileno())
             stores.publish(temporary, target)
             # Before it is closed: until then no other process removes it.
-            temporary.replace(target)
+            steward.move(temporary, target)
         finally:
             with suppress(OSError):  # what is whole is on the disk by then, and in its place
                 claimed.close()
@@ -91,8 +91,8 @@ def atomic_directory(path: Path) -> Iterator[Path]:
                     stores.replace_directory(temporary, target)
                     return
                 if target.exists():
-                    target.rename(old)
-                temporary.rename(target)
+                    steward.move(target, old)
+                steward.move(temporary, target)
             except BaseException:
                 if stored:
                     stores.remove_directory(temporary)
@@ -134,7 +134,7 @@ def readable(stream: IO[bytes]) -> Path:
 def _give_back(temporary: Path, old: Path, target: Path) -> None:
     """Leave things as they were."""
     if os.path.lexists(old) and not os.path.lexists(target):
-        old.rename(target)
+        steward.move(old, target)
     discard(temporary)
 
 
@@ -159,6 +159,8 @@ _ENDS: Final = re.compile(r"[0-9a-f]{12}\.(partial|old)")
 
 def temp_sibling(target: Path, what: str) -> Path:
     """Return an unused name beside another; it contains this machine's id."""
+    if room := steward.room_for(target):
+        return room / f"{os.urandom(6).hex()}.{what}"
     # Locks may not reach from one machine to another that sees the same files.
     return target.with_name(f"{_begun_by_us(target)}{os.urandom(6).hex()}.{what}")
 
@@ -180,11 +182,12 @@ def claimed_file(target: Path) -> IO[bytes]:
 
 
 @contextmanager
-def claimed_directory(target: Path) -> Iterator[Path]:
-    """Create a directory beside a place, locked until the end."""
+def claimed_directory(target: Path, name: Path | None = None) -> Iterator[Path]:
+    """Create a directory beside a place, or with a name of its own, locked until the end."""
     while True:
-        path = temp_sibling(target, "partial")
-        path.mkdir()
+        path = name or temp_sibling(target, "partial")
+        if not steward.take_tree(target, path):
+            path.mkdir()
         descriptor = -1
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
@@ -221,11 +224,9 @@ def remove_abandoned(target: Path) -> None:
     left = [target.with_name(name) for name in names if _ENDS.fullmatch(name, len(begins))]
     for path in left:
         with suppress(OSError):
-            if path.lstat().st_uid != os.geteuid():
-                continue
             if path.suffix == ".partial":
-                _remove_unclaimed(path)
-            elif target.exists():
+                remove_unclaimed(path)
+            elif target.exists() and path.lstat().st_uid == os.geteuid():
                 _remove(path)
 
 
@@ -271,8 +272,10 @@ def _is_at(descriptor: int, path: Path) -> bool:
         return False
 
 
-def _remove_unclaimed(path: Path) -> None:
-    """Remove a file or directory unless someone holds it."""
+def remove_unclaimed(path: Path) -> None:
+    """Remove a file or directory of this user's unless someone holds it."""
+    if path.lstat().st_uid != os.geteuid():
+        return
     mode = path.lstat().st_mode
     if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
         return

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -37,9 +38,12 @@ def begin_server() -> ForkServerContext:
     """
     import multiprocessing  # noqa: PLC0415 - 20 ms that only readers of several recordings need
     from multiprocessing import forkserver, resource_tracker  # noqa: PLC0415 - as above
+    from socket import socket  # noqa: PLC0415 - as above
 
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(_IMPORTED)
+    if (steward := sys.modules.get("critpath.steward")) and steward.is_here():
+        socket.connect = steward.connect  # type: ignore[method-assign]  # the one way that is left
     with _safe_path():
         with uninterrupted():
             resource_tracker.ensure_running()  # before the others, as it unblocks interrupts

@@ -12,7 +12,14 @@ import os
 import sys
 
 from critpath import __version__
-from critpath.commands.overview import VERBS, before_command, help_text, terminal_width, unfold
+from critpath.commands.overview import (
+    READERS,
+    VERBS,
+    before_command,
+    help_text,
+    terminal_width,
+    unfold,
+)
 from critpath.doors import hand_on
 from critpath.errors import EXIT_INTERNAL, EXIT_OK, CritpathError
 
@@ -38,13 +45,13 @@ EXIT_INTERRUPTED: Final = 130  # 128 + SIGINT, as a shell has it
 EXIT_PIPE: Final = 141  # 128 + SIGPIPE
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line."""
+def main(argv: Sequence[str] | None = None, *, alone: bool = False) -> int:
+    """Run the command line; a process that does nothing else may be confined for it."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in before_command(arguments)
     _prepare_streams()
     try:
-        code = _run(arguments)
+        code = _run(arguments, alone=alone)
         sys.stdout.flush()
     except KeyboardInterrupt:
         return _fail("interrupted", "a file that was not finished is not there", EXIT_INTERRUPTED)
@@ -74,7 +81,7 @@ def entry() -> NoReturn:
         Helper.part(sys.argv[1:])
     # A path is built from a few hundred thousand small objects that all stay.
     gc.set_threshold(100_000, 50, 50)
-    code = main()
+    code = main(alone=True)
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -82,6 +89,8 @@ def entry() -> NoReturn:
             code = code or EXIT_PIPE
         except (OSError, ValueError):  # reported before, or closed
             code = code or EXIT_INTERNAL
+    if steward := sys.modules.get("critpath.steward"):
+        steward.finish()
     os._exit(code)
 
 
@@ -125,7 +134,7 @@ def _explain(error: Exception) -> int:
     )
 
 
-def _run(arguments: list[str]) -> int:
+def _run(arguments: list[str], *, alone: bool) -> int:
     if arguments[:1] == ["help"]:
         arguments = [*arguments[1:2], "--help"]
     arguments, said = unfold(arguments)
@@ -167,6 +176,10 @@ def _run(arguments: list[str]) -> int:
     if settings.left_out and parsed.verb in {"record", "ab", "bisect", "demo"}:
         _warn(settings.left_out, "--config FILE takes them, or the options themselves")
     try:
+        if alone and parsed.verb in READERS:
+            from critpath.commands.confining import confine  # noqa: PLC0415 - start-up time
+
+            confine(parsed, settings)
         if any("://" in word for word in arguments):
             from critpath.commands.sources import open_places  # noqa: PLC0415 - start-up time
 

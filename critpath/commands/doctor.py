@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from critpath import confined
 from critpath.commands.declared import flag, option
 from critpath.commands.output import STDOUT, Progress, hint, make_console, warn, write_output
 from critpath.commands.settings import Settings
@@ -219,7 +220,7 @@ def _document(found: Preflight, left: list[Leftover], done: list[str]) -> dict[s
         },
         "leftovers": [{"kind": x.kind, "name": x.name, "session": x.session} for x in left],
         "cleaned": done,
-        "host": dict(found.host),
+        "host": {**found.host, "confines": confined.name_means()},
         "extras": {extra: find_missing(extra) for extra in EXTRAS},
     }
 
@@ -352,6 +353,7 @@ def _facts(host: dict[str, Any]) -> list[tuple[str, str]]:
         ("clock", host["clocksource"] or "unknown"),
         ("lockdown", host["lockdown"]),
         ("namespace", where + (f", {host['container']}" if host["container"] else "")),
+        ("confines", f"what reads recordings, by {host['confines']}"),
         ("free", f"{host['free_bytes'] / 1e9:.1f} GB here"),
     ]
 

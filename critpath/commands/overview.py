@@ -54,6 +54,14 @@ GROUPS: Final[dict[str, dict[str, str]]] = {
     },
 }
 VERBS: Final = {name: what for verbs in GROUPS.values() for name, what in verbs.items()}
+# Verbs that read what others wrote, and do not record (of doctor and top: given recordings).
+READERS: Final = frozenset(
+    {
+        *("compare", "explore", "path", "view", "calibrate", "trend", "baseline", "convert"),
+        *("export", "query", "requests", "report", "clocks", "signature", "known"),
+        *("doctor", "top"),
+    }
+)
 # Verbs of before, and what does the same now.
 FOLDED: Final[dict[str, tuple[str, ...]]] = {
     "extract": ("export", "--format", "paths"),

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from critpath.commands.overview import READERS
 from critpath.confined import is_offered
 
 pytestmark = pytest.mark.skipif(not is_offered(), reason="this kernel confines nothing (Landlock)")
@@ -87,3 +91,144 @@ def test_a_confined_reader_does_nothing_else(tmp_path):
         found = {name: code for name, code in found.items() if name not in {"traces", "mounts"}}
     assert {name for name, code in found.items() if code == 0} == MAY, found
     assert (tmp_path / "beside" / "x").read_text() == "x"
+
+
+# Loaded by every Python that a command starts: a reader that does what it likes as soon as it has
+# opened what it reads.
+HOSTILE = """
+import json, os, socket, sys
+
+begun = []
+
+def connect(family, to):
+    with socket.socket(family) as own:
+        own.connect(to)
+
+def try_all():
+    home, place = os.environ["HOSTILE_HOME"], os.environ["HOSTILE_PLACE"]
+    outside = int(os.environ["HOSTILE_OTHER"])
+    tries = {
+        "reads a key": lambda: open(f"{home}/.ssh/id").read(),
+        "lists home": lambda: os.listdir(home),
+        "reads users": lambda: open("/etc/passwd").read(),
+        "reads another's memory": lambda: open(f"/proc/{outside}/environ").read(),
+        "writes at home": lambda: open(f"{home}/.profile", "w").write("x"),
+        "writes beside": lambda: open(f"{place}/new", "w").write("x"),
+        "writes its input": lambda: open(os.environ["HOSTILE_INPUT"] + "answer.json", "r+b"),
+        "removes beside": lambda: os.unlink(f"{place}/kept"),
+        "renames": lambda: os.rename(f"{place}/kept", f"{place}/lost"),
+        "links": lambda: os.symlink("/etc", f"{place}/link"),
+        "asks the internet": lambda: connect(socket.AF_INET, ("127.0.0.1", 9)),
+        "asks a service": lambda: connect(socket.AF_UNIX, os.environ["HOSTILE_SERVICE"]),
+        "executes": lambda: os.execv("/bin/true", ["true"]),
+        "spawns": lambda: os.posix_spawn("/bin/true", ["true"], {}),
+        "signals": lambda: os.kill(outside, 0),
+    }
+    found = []
+    for name, work in tries.items():
+        try:
+            work()
+            found.append(name)
+        except OSError as error:
+            if error.errno not in {1, 13}:
+                found.append(f"{name}: {error}")
+        except Exception as error:
+            found.append(f"{name}: {error!r}")
+    os.write(2, f"hostile {os.getpid()} {json.dumps(found)}\\n".encode())
+
+def hear(event, given):
+    if event == "open" and not begun and isinstance(given[0], str):
+        # Which places are named to the kernel is no reading yet.
+        inside = f"{os.path.realpath(given[0])}/".startswith(os.environ["HOSTILE_INPUT"])
+        if inside and not given[2] & os.O_PATH:
+            begun.append(given[0])
+            try_all()
+
+sys.addaudithook(hear)
+"""
+DONE_BY = {
+    "compare": ("compare", "IN/rec", "IN/rec", "--html", "out.html"),
+    "explore": ("explore", "IN/rec"),
+    "path": ("path", "IN/rec"),
+    "view": ("view", "IN/rec", "-o", "out.html"),
+    "calibrate": ("calibrate", "IN/rec", "--splits", "20"),
+    "trend": ("trend", "IN/answers"),
+    "baseline": ("baseline", "save", "IN/rec", "-o", "out.json"),
+    "convert": ("convert", "IN/trace.txt", "-o", "out"),
+    "export": ("export", "IN/rec", "--format", "paths", "-o", "out"),
+    "query": ("query", "IN/rec", "select count(*) from facts"),
+    "requests": ("requests", "IN/rec"),
+    "report": ("report", "IN/answer.json"),
+    "clocks": ("clocks", "IN/rec"),
+    "signature": ("signature", "IN/rec"),
+    "known": ("known", "add", "team.known", "IN/rec", "--label", "x"),
+    "doctor": ("doctor", "IN/rec"),
+    "top": ("top", "IN/rec"),
+    # Processes that read for it, another tool's file, and a tool that reads.
+    "jobs": ("compare", "IN/rec", "IN/two", "--jobs", "2"),
+    "foreign": ("path", "IN/trace.txt", "--look"),
+    "babeltrace": ("path", "IN/rec", "--reader", "babeltrace2"),
+}
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory, guest, critpath):
+    place = tmp_path_factory.mktemp("inputs")
+    shutil.copytree(guest("normal"), place / "rec")
+    for name in ("a", "b"):
+        shutil.copytree(place / "rec", place / "two" / name)
+    (place / "trace.txt").write_text(
+        "# tracer: nop\n"
+        "  a-11 [000] d..2. 1.000000: sched_switch: prev_comm=a prev_pid=11 prev_prio=120 "
+        "prev_state=S ==> next_comm=b next_pid=12 next_prio=120\n"
+    )
+    (place / "answers").mkdir()
+    written = place / "answers" / "20261130T042158Z-v1.4..2070c7b.json"
+    assert critpath("compare", place / "rec", place / "rec", "--json", written).returncode == 0
+    shutil.copy(written, place / "answer.json")
+    return place
+
+
+def test_every_verb_that_reads_is_tried():
+    assert set(DONE_BY) >= READERS
+
+
+@pytest.mark.parametrize("name", DONE_BY)
+def test_a_hostile_reader_is_refused_in_every_verb(name, inputs, tmp_path):
+    home, place, bad = (tmp_path / part for part in ("home", "place", "bad"))
+    for one in (home / ".ssh", place, bad):
+        one.mkdir(parents=True)
+    (home / ".ssh" / "id").write_text("secret")
+    (home / ".profile").write_text("")
+    (place / "kept").write_text("")
+    (bad / "sitecustomize.py").write_text(HOSTILE)
+    with socket.socket(socket.AF_UNIX) as service:
+        service.bind(str(tmp_path / "s"))
+        service.listen()
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "critpath"]
+            + [word.replace("IN", str(inputs)) for word in DONE_BY[name]],
+            cwd=place,
+            env={
+                **os.environ,
+                "HOME": str(home),
+                "PYTHONPATH": str(bad),
+                "HOSTILE_INPUT": f"{inputs}/",
+                "HOSTILE_HOME": str(home),
+                "HOSTILE_PLACE": str(place),
+                "HOSTILE_SERVICE": str(tmp_path / "s"),
+                "HOSTILE_OTHER": str(os.getpid()),
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    said = [line.split(" ", 2) for line in done.stderr.splitlines() if line.startswith("hostile")]
+    assert said, done.stderr
+    assert {found for _, _, found in said} == {"[]"}
+    assert len({process for _, process, _ in said}) >= (3 if name == "jobs" else 1)
+    assert done.returncode in {0, 1, 3, {"requests": 4, "clocks": 2}.get(name)}, done.stderr
+    assert {path.name for path in place.iterdir()} - {"kept"} <= {
+        *("out", "out.html", "out.json", "team.known")
+    }
+    assert (home / ".profile").read_text() == ""

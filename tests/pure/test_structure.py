@@ -31,7 +31,7 @@ PYTHON: Final = [p for p in MODULES if p.suffix == ".py"]
 
 LEAVES: Final = {
     *("schema", "model", "documents", "errors", "units", "untrusted", "processes", "text", "stats"),
-    *("progress", "doors", "files", "extras", "stores", "confined"),
+    *("progress", "doors", "files", "extras", "stores", "confined", "steward"),
 }
 # The stages, and the doors that each may go through: a stage asks those above it in this list.
 STAGES: Final[dict[str, set[str]]] = {
@@ -74,7 +74,7 @@ MAY_IMPORT: Final[dict[str, set[str]]] = {
     "stats": {"schema", "model"},
     "progress": {"units"},
     # What cannot be written is said to who named the place.
-    "files": {"errors", "stores"},
+    "files": {"errors", "steward", "stores"},
     # What a store does not give is said to who named the URL, and is a note of the answer.
     "stores": {"errors", "extras", "units", "schema"},
     # What is not installed is said to who asked for it.
