@@ -127,7 +127,7 @@ def test_a_worker_is_killed_and_nothing_is_lost_or_doubled(
         stderr=subprocess.PIPE,
         text=True,
     ) as run:
-        parts = wait_for(lambda: list(here.glob(".far.*.partial/part-*.parquet")))
+        parts = wait_for(lambda: list(here.glob(".far.*.partial/**/part-*.parquet")))
         victim.kill()
         out, err = run.communicate()
     assert len(parts) < len(recordings)  # it was killed in mid-run

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -186,19 +187,30 @@ def test_who_waits_is_told_which_of_how_many(here, tmp_path):
         told.clear()
 
 
-def test_what_a_killed_extraction_left_is_removed_by_the_next(critpath, wait_for, here):
+@pytest.mark.parametrize("alone", [True, False])
+def test_what_a_killed_extraction_left_is_removed(critpath, wait_for, here, alone):
+    """By its steward at once; by the next where that was killed, too."""
+
     def run(count: int) -> tuple[str, ...]:
-        options = ("--execution", REQUESTS, "--jobs", "1", "-o", "killed/")
+        options = ("--execution", REQUESTS, "--jobs", "1", "--force", "-o", "killed/")
         return ("export", "--format", "paths", *["normal"] * count, *options)
 
     # It is stopped at the first sight of what it writes, long before the last recording.
     with subprocess.Popen(
         [sys.executable, "-m", "critpath", *run(200)], cwd=here, stderr=subprocess.DEVNULL
     ) as process:
-        wait_for(lambda: list(here.glob(".killed.*.partial/*")) or process.poll() is not None)
+        wait_for(
+            lambda: list(here.glob(".killed.*.partial/*.partial/*")) or process.poll() is not None
+        )
+        started = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        for steward in [] if alone else started:
+            os.kill(int(steward), signal.SIGKILL)
         process.kill()
     assert process.returncode == -signal.SIGKILL
-    assert list(here.glob(".killed.*"))
+    if alone:
+        wait_for(lambda: not list(here.glob(".killed.*")))
+    else:
+        assert list(here.glob(".killed.*"))
     done = critpath(*run(2), cwd=here)
     assert done.returncode == 0, done.stderr
     assert [f.name for f in here.iterdir() if "killed" in f.name] == ["killed"]
