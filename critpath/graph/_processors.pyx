@@ -60,11 +60,13 @@ cdef void point_ran(Ran* rows, const int64_t[::1] start, const int64_t[::1] begi
 # ----------------------------------------------------------------------- what segments are cut into
 
 cdef enum:
-    FIRST_PIECES = 16
+    FIRST_PIECES = 1024
 
+# All paths' are in one table: most paths have a few, of which a table each would be as dear.
 ctypedef struct Piece:
     int64_t begin
     int64_t end
+    int64_t after         # the path's before it, which is later in time; -1 none
     int32_t worker
     int32_t detail        # of a WAIT_CPU: a worker that ran, or one of the codes below
     int32_t cpu
@@ -78,10 +80,9 @@ ctypedef struct Share:
     int32_t worker
 
 ctypedef struct Path:
-    Piece* pieces         # latest first
     Share* shares         # of the one segment that spans the last cut
-    int64_t count
-    int64_t capacity
+    int64_t last          # piece: the earliest; -1 none
+    int64_t count         # of its pieces
     int64_t next          # segment, latest first
     int64_t top           # up to where that is not accounted for
     int64_t idle
@@ -144,6 +145,8 @@ cdef class Account:
     cdef int32_t[::1] cpu
     cdef const uint8_t[::1] state
     cdef Path* paths
+    cdef Piece* table
+    cdef int64_t used, room     # of these
     cdef Py_ssize_t total
     # Shares of one segment's time; those of others are put by.
     cdef const uint8_t[::1] is_idle
@@ -172,6 +175,8 @@ cdef class Account:
 
     def __cinit__(self):
         self.paths = NULL
+        self.table = NULL
+        self.used = self.room = 0
         self.total = 0
         self.hint_ran = self.hint_stolen = self.hint_idle = self.time = self.since = NULL
         self.sharing = NULL
@@ -212,7 +217,7 @@ cdef class Account:
         cdef int64_t[::1] ends = last
         with nogil:
             for i in range(self.total):
-                self.paths[i].next = start[i + 1] - 1
+                self.paths[i].next, self.paths[i].last = start[i + 1] - 1, -1
                 if start[i + 1] > start[i]:
                     self.left += 1
                     ends[i] = self.paths[i].top = end[start[i + 1] - 1]
@@ -223,9 +228,9 @@ cdef class Account:
         cdef Py_ssize_t i
         if self.paths != NULL:
             for i in range(self.total):
-                free(self.paths[i].pieces)
                 free(self.paths[i].shares)
         free(self.paths)
+        free(self.table)
         free(self.hint_ran)
         free(self.time)
         free(self.since)
@@ -238,23 +243,26 @@ cdef class Account:
                   int32_t detail, int64_t elsewhere=0) except -1 nogil:
         """Add a piece before those there are, or to the first if they are of one kind."""
         cdef Piece* piece
-        if path.count:
-            piece = &path.pieces[path.count - 1]
+        if path.last >= 0:
+            piece = &self.table[path.last]
             if (piece.state == state and piece.detail == detail
                     and piece.worker == self.worker[segment] and piece.cpu == self.cpu[segment]):
                 piece.begin = begin
                 piece.elsewhere += elsewhere
                 return 0
-        path.pieces = <Piece*>with_room(path.pieces, path.count, &path.capacity, FIRST_PIECES,
-                                        sizeof(Piece))
-        piece = &path.pieces[path.count]
+        self.table = <Piece*>with_room(self.table, self.used, &self.room, FIRST_PIECES,
+                                       sizeof(Piece))
+        piece = &self.table[self.used]
         piece.begin = begin
         piece.end = end
+        piece.after = path.last
         piece.worker = self.worker[segment]
         piece.state = state
         piece.detail = detail
         piece.cpu = self.cpu[segment]
         piece.elsewhere = elsewhere
+        path.last = self.used
+        self.used += 1
         path.count += 1
         self.pieces += 1
         return 0
@@ -541,8 +549,8 @@ cdef class Account:
         list of arrays
             start, begin, end, state, detail, comm, tid, host, cpu, elsewhere.
         """
-        cdef Py_ssize_t i, j, at, n
-        cdef Path* path
+        cdef Py_ssize_t i, n
+        cdef int64_t at, of
         cdef Piece* piece
         starts = np.zeros(self.total + 1, np.int64)
         cdef int64_t[::1] start = starts
@@ -558,11 +566,9 @@ cdef class Account:
         cdef int32_t[::1] detail = out[4], comm = out[5], cpu = out[8]
         with nogil:
             for i in range(self.total):
-                path = &self.paths[i]
-                at = start[i + 1]
-                for j in range(path.count):
-                    piece = &path.pieces[j]
-                    at -= 1
+                at, of = start[i], self.paths[i].last
+                while of >= 0:
+                    piece = &self.table[of]
                     begin[at] = piece.begin
                     end[at] = piece.end
                     state[at] = piece.state
@@ -579,9 +585,12 @@ cdef class Account:
                         comm[at] = 0
                         tids[at] = -1
                         hosts[at] = 0
-                free(path.pieces)
-                path.pieces = NULL
-                path.count = path.capacity = 0
+                    at += 1
+                    of = piece.after
+                self.paths[i].last, self.paths[i].count = -1, 0
+            free(self.table)
+            self.table = NULL
+            self.used = self.room = 0
         return out
 
 

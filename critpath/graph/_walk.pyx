@@ -209,7 +209,7 @@ def gather(const Item[::1] block, const Item[::1] carried, const int64_t[::1] ro
 # -------------------------------------------------------------------------------------------- walks
 
 cdef enum:
-    FIRST_SEGMENTS = 16
+    FIRST_SEGMENTS = 1024
     FIRST_FRAMES = 4
 
 ctypedef struct Link:
@@ -220,9 +220,11 @@ ctypedef struct Link:
     int32_t detail        # of the row that it ends
     int32_t cpu
 
+# All walks' are in one table: most walks have a few, of which a table each would be as dear.
 ctypedef struct Segment:
     int64_t begin
     int64_t end
+    int64_t after         # the walk's before it, which is later in time; -1 none
     int32_t worker
     int32_t detail
     int32_t cpu
@@ -237,6 +239,7 @@ ctypedef struct Frame:
     # row it arrived in: by value, for the row may be in a block that is gone.
     Link bypassed
     int64_t bypassed_top  # where the row's own segment ended
+    int64_t bypassed_last
     int64_t bypassed_count
     int32_t bypassed_detail
     int32_t bypassed_cpu
@@ -245,10 +248,9 @@ ctypedef struct Frame:
     uint8_t rewound
 
 ctypedef struct WalkState:
-    Segment* segments
-    Frame* frames
-    int64_t count
-    int64_t capacity
+    Frame* frames         # NULL: not begun, or at its end
+    int64_t last          # segment of it, -1 none
+    int64_t count         # of its segments
     int64_t frame_capacity
     int32_t depth
     int32_t next          # the next that waits for the same block, -1 none
@@ -288,12 +290,19 @@ cdef class Walks:
     cdef readonly int64_t emitted   # segments
     cdef public int64_t most        # of these: beyond, walks end at once; 0 for no limit
     cdef WalkState* walks
+    cdef Segment* segments
+    cdef int64_t used, room   # of these
+    cdef Frame* spare         # of a walk at its end, for the next
+    cdef int64_t spare_room
     cdef Py_ssize_t total
 
     def __cinit__(self):
         self.waiting = NULL
         self.hint = NULL
         self.walks = NULL
+        self.segments = NULL
+        self.spare = NULL
+        self.used = self.room = self.spare_room = 0
         self.total = 0
 
     def __init__(self, const int64_t[::1] cuts, const int64_t[::1] subjects,
@@ -333,12 +342,12 @@ cdef class Walks:
         for i in range(self.blocks):
             self.waiting[i] = -1
         for i in range(self.total):
+            self.walks[i].last = -1
             if end[i] <= begin[i]:
                 continue
             if subjects[i] < 0:
                 self.emit(&self.walks[i], begin[i], end[i], -1, STATE_UNKNOWN, 0, -1)
                 continue
-            self.push(&self.walks[i], subjects[i], begin[i], end[i])
             self.wait_for(i, end[i])
             self.left += 1
 
@@ -346,9 +355,10 @@ cdef class Walks:
         cdef Py_ssize_t i
         if self.walks != NULL:
             for i in range(self.total):
-                free(self.walks[i].segments)
                 free(self.walks[i].frames)
         free(self.walks)
+        free(self.segments)
+        free(self.spare)
         free(self.waiting)
         free(self.hint)
 
@@ -357,21 +367,27 @@ cdef class Walks:
         cdef Segment* s
         if end <= begin:
             return 0
-        c.segments = <Segment*>with_room(c.segments, c.count, &c.capacity, FIRST_SEGMENTS,
-                                         sizeof(Segment))
-        s = &c.segments[c.count]
+        self.segments = <Segment*>with_room(self.segments, self.used, &self.room, FIRST_SEGMENTS,
+                                            sizeof(Segment))
+        s = &self.segments[self.used]
         s.begin = begin
         s.end = end
+        s.after = c.last
         s.worker = <int32_t>worker
         s.state = state
         s.detail = detail
         s.cpu = cpu
+        c.last = self.used
+        self.used += 1
         c.count += 1
         self.emitted += 1
         return 0
 
     cdef int push(self, WalkState* c, int64_t worker, int64_t lo, int64_t t) except -1 nogil:
         cdef Frame* f
+        if c.frames == NULL:
+            c.frames, c.frame_capacity = self.spare, self.spare_room
+            self.spare, self.spare_room = NULL, 0
         c.frames = <Frame*>with_room(c.frames, c.depth, &c.frame_capacity, FIRST_FRAMES,
                                      sizeof(Frame))
         f = &c.frames[c.depth]
@@ -504,6 +520,8 @@ cdef class Walks:
         cdef Row row
         cdef Link link
         cdef int64_t s, t, born, parent
+        if c.frames == NULL:
+            self.push(c, self.subjects[index], self.low[index], self.high[index])
         while c.depth:
             f = &c.frames[c.depth - 1]
             t = f.t
@@ -533,7 +551,7 @@ cdef class Walks:
                         and self.is_circular(c, f.bypassed.source, f.bypassed.time)):
                     # Drop what was emitted since then, and take the link instead.
                     self.emitted -= c.count - f.bypassed_count
-                    c.count = f.bypassed_count
+                    c.count, c.last = f.bypassed_count, f.bypassed_last
                     link = f.bypassed
                     self.emit(c, link.time, f.bypassed_top, f.worker, f.bypassed_state,
                               f.bypassed_detail, f.bypassed_cpu)
@@ -578,15 +596,15 @@ cdef class Walks:
                     f.has_bypassed = 1
                     f.bypassed = link
                     f.bypassed_top = t
-                    f.bypassed_count = c.count
+                    f.bypassed_count, f.bypassed_last = c.count, c.last
                     f.bypassed_state = row.state
                     f.bypassed_detail = row.detail
                     f.bypassed_cpu = row.cpu
             self.emit(c, s, t, f.worker, row.state, row.detail, row.cpu)
             f.t = s
-        free(c.frames)
+        free(self.spare)
+        self.spare, self.spare_room = c.frames, c.frame_capacity
         c.frames = NULL
-        c.frame_capacity = 0
         self.left -= 1
         return 0
 
@@ -627,8 +645,8 @@ cdef class Walks:
 
     def take(self):
         """Return and forget the segments: start, begin, end, worker, state, detail, cpu."""
-        cdef Py_ssize_t i, j, at
-        cdef WalkState* c
+        cdef Py_ssize_t i
+        cdef int64_t at, of
         cdef Segment* s
         starts = np.zeros(self.total + 1, np.int64)
         cdef int64_t[::1] start = starts
@@ -642,19 +660,20 @@ cdef class Walks:
         cdef uint8_t[::1] state = out[4]
         with nogil:
             for i in range(self.total):
-                c = &self.walks[i]
-                # The walk went backward in time.
-                at = start[i + 1]
-                for j in range(c.count):
-                    s = &c.segments[j]
-                    at -= 1
+                # The walk went backward in time: its last segment is its path's first.
+                at, of = start[i], self.walks[i].last
+                while of >= 0:
+                    s = &self.segments[of]
                     begin[at] = s.begin
                     end[at] = s.end
                     worker[at] = s.worker
                     state[at] = s.state
                     detail[at] = s.detail
                     cpu[at] = s.cpu
-                free(c.segments)
-                c.segments = NULL
-                c.count = c.capacity = 0
+                    at += 1
+                    of = s.after
+                self.walks[i].last, self.walks[i].count = -1, 0
+            free(self.segments)
+            self.segments = NULL
+            self.used = self.room = 0
         return out

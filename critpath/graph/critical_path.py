@@ -335,9 +335,11 @@ def _number_processors(processors: Sequence[tuple[int, int]]) -> I32:
 # interrupts cut its rows.
 _CUTS: Final = 3
 _AT_LEAST: Final = 32  # technical
-# technical: executions that are walked together, a row group of a file: what all have would
-# take more memory than the recording, and two groups save no time.
-_TOGETHER: Final = 1000
+# technical: executions that are walked together, and segments that so many may have of which more
+# than the first are: what all have would take more memory than the recording.  Each time costs
+# some milliseconds; how many a file has in a row group is the writer's own (`PathsWriter`).
+_TOGETHER: Final = (1000, 8000)
+_SEGMENTS: Final = 1 << 18  # technical
 
 
 def extract_paths(
@@ -434,8 +436,9 @@ def extract_paths(
     first = 0
     while first < len(executions) or not first:
         # What is kept of each counts where there are a million: the rest is found once more.
-        some = executions.take(slice(first, first + _TOGETHER))
+        some = executions.take(slice(first, first + _TOGETHER[1]))
         expected = _estimate_segments(replayed, some)
+        expected = expected[: max(_TOGETHER[0], _find_end_of_group(expected, _SEGMENTS))]
         rows, paths = walk(first, first + _find_end_of_group(expected, most))
         last = rows.stop
         yield part(rows, paths)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
@@ -54,6 +55,8 @@ if TYPE_CHECKING:
 # What a reader has in memory at a time: 8 MB of segments at the most, or one execution.
 GROUP_EXECUTIONS: Final = 1000
 GROUP_SEGMENTS: Final = 1 << 17
+# technical: row groups that wait for the thread that makes them: of paths walked together.
+_AHEAD: Final = 8
 
 
 class PathsWriter:
@@ -66,7 +69,7 @@ class PathsWriter:
     stacks : bool
         Some set will have stacks, though the first may have none.
     aside : bool
-        Another thread makes the row groups, one at a time, while the next paths are found.
+        Another thread makes the row groups, one after the other, while the next paths are found.
 
     Attributes
     ----------
@@ -89,7 +92,7 @@ class PathsWriter:
         self.segments = 0
         self._time = 0
         self._thread = ThreadPoolExecutor(1, "critpath-writer") if aside else None
-        self._begun: Future[None] | None = None
+        self._begun: deque[Future[None]] = deque()
 
     def _open(self, *, requests: bool) -> pq.ParquetWriter:
         """Return what writes rows; the first ones say what more is known: of requests, of code."""
@@ -119,11 +122,11 @@ class PathsWriter:
         try:
             if kind is None:
                 self._flush()
-                self._wait()
+                self._wait(0)
                 self._open(requests=False).add_key_value_metadata({KEY: self._metadata()})
         finally:
             if self._thread is not None:
-                self._thread.shutdown()  # what it has begun uses the file
+                self._thread.shutdown(cancel_futures=True)  # what it has begun uses the file
             if self._parquet is not None:
                 self._parquet.close()
 
@@ -202,14 +205,13 @@ class PathsWriter:
         if self._thread is None:
             self._write(chunk, rows, self._base)
             return
-        self._wait()
-        self._begun = self._thread.submit(self._write, chunk, rows, self._base)
+        self._wait(_AHEAD)
+        self._begun.append(self._thread.submit(self._write, chunk, rows, self._base))
 
-    def _wait(self) -> None:
-        """Wait for the row group that was begun; raise what kept it from being written."""
-        begun, self._begun = self._begun, None
-        if begun is not None:
-            begun.result()
+    def _wait(self, left: int) -> None:
+        """Wait until so many row groups are left to write; raise what kept one from it."""
+        while len(self._begun) > left:
+            self._begun.popleft().result()
 
     def _write(self, chunk: PathSet, rows: slice, base: int) -> None:
         stacked = chunk.has_stacks

@@ -141,7 +141,7 @@ def test_memory_grows_by_what_is_kept_of_a_run_alone(large_trace, tmp_path, monk
     for module, name, size in (
         (streaming, "_HELD", 0),
         (critical_path, "MOST_CARRIED", 1 << 18),
-        (critical_path, "_TOGETHER", 100),
+        (critical_path, "_TOGETHER", (100, 100)),
         (writing, "GROUP_EXECUTIONS", 100),
     ):
         monkeypatch.setattr(module, name, size)
