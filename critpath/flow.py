@@ -44,7 +44,7 @@ from critpath.errors import (
 from critpath.model import Analysis, CompareSettings, ExtractSettings, PathSet
 from critpath.model.joining import join_sets
 from critpath.model.recording import COUNTS
-from critpath.processes import do_for_both, give_back, side_by_side
+from critpath.processes import MANY, do_for_both, give_back, side_by_side
 from critpath.progress import COMPARING, Progress, Stage, name_place
 from critpath.schema.notes import (
     HiddenByLevels,
@@ -74,14 +74,12 @@ if TYPE_CHECKING:  # what most runs do not ask
         Rows,
         Timelines,
     )
-    from critpath.model.requests import Pieces, Sketches
+    from critpath.model.requests import CutRequests, Sketches
     from critpath.model.signatures import Counts
     from critpath.requests import Asked, SliceSketches, Way
 
 # Extract: recordings to critical paths.
 
-# technical: executions that take tens of megabytes to be found.
-MANY: Final = 10_000
 # technical: of which a column has megabytes
 _VERY_MANY: Final = 500_000
 
@@ -136,7 +134,7 @@ def extract_recording(
 
 def _find_chosen(
     chosen: _Chosen, recording: read.Recording
-) -> tuple[Executions, Events, Pieces | None]:
+) -> tuple[Executions, Events, CutRequests | None]:
     """Return the executions that are asked for, the events with what is known of them, pieces."""
     found, manifest = chosen.replayed, recording.manifest
     if chosen.asked is not None:

@@ -159,6 +159,10 @@ def do_for_both(normal: Any, sample: Any, work: Callable[..., Any], *given: Any)
     return side_by_side(partial(work, normal, *given), partial(work, sample, *given))
 
 
+# technical: executions that take tens of megabytes to be found.
+MANY: Final = 10_000
+
+
 def give_back(*, always: bool = False) -> None:
     """Give memory that was freed back to the system, where the C library can: it keeps some.
 

@@ -37,7 +37,7 @@ from critpath.model.details import (
     name_detail,
 )
 from critpath.model.paths import find_crossings
-from critpath.model.requests import Pieces
+from critpath.model.requests import CutRequests, Pieces
 from critpath.model.vectors import name_on_host, number_codes
 from critpath.schema.environment import Environment
 from critpath.schema.notes import IncompleteExecutions, Note, WithoutEvents
@@ -351,7 +351,7 @@ def extract_paths(
     interrupts: bool,
     most_segments: int = 0,
     most_carried: int = 0,
-    pieces: Pieces | None = None,
+    pieces: CutRequests | None = None,
 ) -> Iterator[PathSet]:
     """Walk the executions of a recording, together as far as memory allows.
 
@@ -369,7 +369,7 @@ def extract_paths(
     most_carried : int
         Bytes of rows that are kept for executions that are asked for later; 0 for as many as
         is usual.
-    pieces : Pieces or None
+    pieces : CutRequests or None
         What each execution's path is joined from, where it is not its own thread's alone.
 
     Yields
@@ -404,7 +404,9 @@ def extract_paths(
             rows = slice(first, last)
             try:
                 if pieces is not None and work is not None:
-                    return rows, _join_pieces(sweep, replayed, pieces, work, rows, most_segments)
+                    return rows, _join_pieces(
+                        sweep, replayed, pieces.cut(rows), work, most_segments
+                    )
                 these = executions.take(rows)
                 subjects = subject_workers(replayed.workers, these)
                 return rows, sweep.paths(subjects, these.begin, these.end, most=most_segments)
@@ -503,28 +505,26 @@ def _join_pieces(
     replayed: ReplayedRecording,
     pieces: Pieces,
     work: _Work,
-    rows: slice,
     most: int,
 ) -> CriticalPaths:
     """Walk the pieces of some executions, and join those of each."""
-    start = pieces.start[rows.start : rows.stop + 1]
-    mine = slice(int(start[0]), int(start[-1]))
-    host, tid, end, state = (
-        pieces.host[mine],
-        pieces.tid[mine],
-        pieces.end[mine],
-        pieces.state[mine],
+    start, host, tid, end, state = (
+        pieces.start,
+        pieces.host,
+        pieces.tid,
+        pieces.end,
+        pieces.state,
     )
     worker = find_workers(replayed.workers, host, tid, end)
     walked = state == State.UNKNOWN
     # What is known already is not walked: a window of nobody is one segment.
     paths = sweep.paths(
         np.where(walked, worker, -1),
-        pieces.begin[mine],
+        pieces.begin,
         end,
-        most=most if rows.stop - rows.start > 1 else 0,
-        askers=_find_askers(replayed.workers, pieces.asker[mine], end),
-        own=pieces.endpoint[mine],
+        most=most if len(start) > 2 else 0,
+        askers=_find_askers(replayed.workers, pieces.asker, end),
+        own=pieces.endpoint,
     )
     known = np.flatnonzero(~walked & (worker >= 0))
     at = paths.start[known]
@@ -533,10 +533,10 @@ def _join_pieces(
     columns["state"][at] = state[known]
     columns["comm"][at] = replayed.workers.name[worker[known]]
     columns["tid"][at], columns["host"][at] = tid[known], host[known]
-    by = pieces.by[mine][known]
+    by = pieces.by[known]
     asker = _find_askers(replayed.workers, by, end[known])
     named = asker >= 0
-    about = pieces.about[mine][known]
+    about = pieces.about[known]
     hosts = replayed.events.hosts
     # By whom and about what, as one number; of what is walked, its detail.
     said = paths.detail.astype(np.int64)
@@ -561,15 +561,15 @@ def _join_pieces(
     others = np.isin(state[known], [int(State.QUEUED), int(State.SHARED)])
     beneath = np.zeros(len(paths.begin), np.uint8)
     of = known[others]
-    beneath[at[others]] = find_states(replayed.blocks, worker[of], pieces.begin[mine][of], end[of])
+    beneath[at[others]] = find_states(replayed.blocks, worker[of], pieces.begin[of], end[of])
     columns["beneath"] = beneath
     many = np.diff(paths.start)
-    columns["confidence"] = np.repeat(pieces.confidence[mine], many)
+    columns["confidence"] = np.repeat(pieces.confidence, many)
     away = (paths.tid != np.repeat(tid, many)) | (paths.host != np.repeat(host, many))
-    theirs = np.repeat(_lead_to_others(start - start[0], host, tid, state), many)
-    theirs |= work.is_for_others(np.repeat(pieces.root[mine], many), paths)
+    theirs = np.repeat(_lead_to_others(start, host, tid, state), many)
+    theirs |= work.is_for_others(np.repeat(pieces.root, many), paths)
     columns["others"] = theirs & away & (paths.tid >= 0)
-    return replace(paths, start=paths.start[start - start[0]], **columns)
+    return replace(paths, start=paths.start[start], **columns)
 
 
 class _Work:
@@ -625,7 +625,7 @@ def _find_askers(workers: Workers, keys: I64, time: I64) -> I64:
     return np.where(keys >= 0, found, -1)
 
 
-def _find_arrivals(workers: Workers, pieces: Pieces) -> I64:
+def _find_arrivals(workers: Workers, pieces: CutRequests) -> I64:
     """Return what came for loops to serve, by worker."""
     key, time, endpoint = pieces.arrivals.T
     found = np.column_stack([_find_askers(workers, key, time), time, endpoint])

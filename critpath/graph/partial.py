@@ -30,7 +30,7 @@ from critpath.stats.medians import compare_sides
 from critpath.timeline import RecordingOpener
 
 if TYPE_CHECKING:
-    from critpath.model.requests import Pieces
+    from critpath.model.requests import CutRequests
 
 _MOST_LABELS: Final = 500  # technical
 _STRIP: Final = 200  # technical: places of the strip that a report draws
@@ -62,8 +62,8 @@ class Share(Struct, frozen=True):
 
 
 def leave_out_partial(
-    replayed: ReplayedRecording, executions: Executions, pieces: Pieces | None, share: Share
-) -> tuple[ReplayedRecording, Executions, Pieces | None]:
+    replayed: ReplayedRecording, executions: Executions, pieces: CutRequests | None, share: Share
+) -> tuple[ReplayedRecording, Executions, CutRequests | None]:
     """Leave out the executions that are not whole, and count them by their labels.
 
     One is not whole that overlaps a gap, nor one on whose path something is not known because of
@@ -221,7 +221,7 @@ def _relative_times(executions: Executions) -> F64:
 
 
 def _find_partial(
-    replayed: ReplayedRecording, executions: Executions, pieces: Pieces | None, share: Share
+    replayed: ReplayedRecording, executions: Executions, pieces: CutRequests | None, share: Share
 ) -> Bool:
     gaps = replayed.events.gaps
     result = gaps.overlap(executions.host, executions.begin, executions.end)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         Executions,
         PathSet,
     )
-    from critpath.model.requests import Pieces
+    from critpath.model.requests import CutRequests
 
 
 def walk_paths(
@@ -43,7 +43,7 @@ def walk_paths(
     budget: Budget,
     *,
     interrupts: bool,
-    pieces: Pieces | None = None,
+    pieces: CutRequests | None = None,
 ) -> Iterator[PathSet]:
     """Walk executions within a budget; warn of those that exceed it by themselves."""
     stacks = recording.stacks if len(replayed.events.hosts) == 1 else []

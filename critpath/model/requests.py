@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, IntFlag
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
@@ -485,6 +485,24 @@ class RequestAccount(RequestCounts):
     way: str = "sockets"
 
 
+class CutRequests(Protocol):
+    """Requests that can be cut into pieces, some at a time."""
+
+    @property
+    def arrivals(self) -> I64:
+        """As of `Pieces`."""
+
+    @property
+    def work(self) -> I64:
+        """As of `Pieces`."""
+
+    def take(self, rows: I64) -> CutRequests:
+        """Return some of the requests, in the order of their positions ``rows``."""
+
+    def cut(self, rows: slice) -> Pieces:
+        """Return the pieces of the requests at some positions."""
+
+
 @dataclass(frozen=True, eq=False)
 class Pieces:
     """What the paths of requests are joined from: ``start[i]:start[i + 1]`` tile request ``i``.
@@ -541,6 +559,10 @@ class Pieces:
         for name in ("asker", "endpoint", "root"):
             if not len(getattr(self, name)):
                 object.__setattr__(self, name, np.full(len(self.begin), NONE, np.int64))
+
+    def cut(self, rows: slice) -> Pieces:
+        """Return the pieces of the requests at some positions."""
+        return self.take(np.arange(len(self.start) - 1)[rows])
 
     def take(self, rows: I64) -> Pieces:
         """Return the pieces of some requests, in the order of their positions ``rows``."""

@@ -117,6 +117,70 @@ cdef inline bint is_renamed(const Endpoint* e, const int64_t* v) noexcept nogil:
     return e.known and v[0] and v[1] and (e.local_port != v[0] or e.remote_port != v[1])
 
 
+# ------------------------------------------------------------------------------ sets of threads
+
+ctypedef struct Keys:
+    int64_t* table        # key + 1; 0: a free place
+    size_t mask
+    size_t count
+
+
+cdef inline int64_t thread_key(int64_t host, int64_t tid) noexcept nogil:
+    return (host << 32) | (tid & 0xFFFFFFFFLL)
+
+
+cdef int begin_keys(Keys* keys) except -1:
+    keys.mask, keys.count = 255, 0
+    keys.table = <int64_t*>calloc(keys.mask + 1, sizeof(int64_t))
+    if keys.table == NULL:
+        raise MemoryError()
+    return 0
+
+
+cdef inline size_t place_of_key(Keys* keys, int64_t key) noexcept nogil:
+    cdef size_t at = mix(key, key >> 32) & keys.mask
+    while keys.table[at] and keys.table[at] != key + 1:
+        at = (at + 1) & keys.mask
+    return at
+
+
+cdef inline bint has_key(Keys* keys, int64_t key) noexcept nogil:
+    return keys.table[place_of_key(keys, key)] != 0
+
+
+cdef int add_key(Keys* keys, int64_t key) except -1 nogil:
+    cdef size_t i, at = place_of_key(keys, key)
+    cdef Keys more
+    if keys.table[at]:
+        return 0
+    if 2 * keys.count > keys.mask:
+        more.mask, more.count = 2 * keys.mask + 1, keys.count
+        more.table = <int64_t*>calloc(more.mask + 1, sizeof(int64_t))
+        if more.table == NULL:
+            with gil:
+                raise MemoryError()
+        for i in range(keys.mask + 1):
+            if keys.table[i]:
+                more.table[place_of_key(&more, keys.table[i] - 1)] = keys.table[i]
+        free(keys.table)
+        keys[0] = more
+        at = place_of_key(keys, key)
+    keys.table[at] = key + 1
+    keys.count += 1
+    return 0
+
+
+cdef object keys_of(Keys* keys):
+    cdef size_t i, at = 0
+    found = np.empty(keys.count, np.int64)
+    cdef int64_t[::1] out = found
+    for i in range(keys.mask + 1):
+        if keys.table[i]:
+            out[at] = keys.table[i] - 1
+            at += 1
+    return found
+
+
 cdef class Activities:
     """Feed it all events; then take the rows and the endpoints."""
 
@@ -646,13 +710,70 @@ cdef class Activities:
 
     # -------------------------------------------------------------- what was found
 
-    def take_rows(self):
-        """Return time, act, tid, host, endpoint, value; what an unknown thread did is -1's."""
-        self.bury()
+    cdef void name_first(self) noexcept nogil:
+        """Fill in who had a cpu before its first switch; what an unknown thread did is -1's."""
         cdef Py_ssize_t i
         cdef bint hidden
         cdef Row* r
         cdef Stretch* stretch
+        for i in range(self.count):
+            r = &self.rows[i]
+            if r.tid <= UNKNOWN_TID:
+                stretch = &self.stretches[(UNKNOWN_TID - r.tid) >> 1]
+                hidden = (UNKNOWN_TID - r.tid) & 1 and stretch.after_gap and stretch.within
+                r.tid = <int32_t>stretch.first if stretch.first > 0 and not hidden else -1
+
+    def find_users(self):
+        """Return the threads that received or sent, each once: host and id in one number."""
+        cdef Py_ssize_t i
+        cdef Row* r
+        cdef int64_t key, last = -1
+        cdef Keys keys
+        begin_keys(&keys)
+        self.name_first()
+        try:
+            with nogil:
+                for i in range(self.count):
+                    r = &self.rows[i]
+                    if r.act == ACT_RECEIVE or r.act == ACT_SEND:
+                        key = thread_key(r.host, r.tid)
+                        if key != last:
+                            add_key(&keys, key)
+                            last = key
+            return keys_of(&keys)
+        finally:
+            free(keys.table)
+
+    def keep_threads(self, const int64_t[:] threads):
+        """Forget what no endpoint has, nor any of some threads did, or was woken or made by."""
+        cdef Py_ssize_t i, to = 0
+        cdef Row* r
+        cdef Keys keys
+        begin_keys(&keys)
+        self.bury()
+        self.name_first()
+        try:
+            for i in range(threads.shape[0]):
+                add_key(&keys, threads[i])
+            with nogil:
+                for i in range(self.count):
+                    r = &self.rows[i]
+                    if (r.endpoint >= 0 or r.act == ACT_TASK
+                            or has_key(&keys, thread_key(r.host, r.tid))
+                            or ((r.act == ACT_WAKE or r.act == ACT_CREATE)
+                                and has_key(&keys, thread_key(r.host, r.value)))):
+                        self.rows[to] = r[0]
+                        to += 1
+            self.count = to
+        finally:
+            free(keys.table)
+
+    def take_rows(self):
+        """Return and forget time, act, tid, host, endpoint, value."""
+        self.bury()
+        self.name_first()
+        cdef Py_ssize_t i
+        cdef Row* r
         time, value = np.empty(self.count, np.int64), np.empty(self.count, np.int64)
         tid, host = np.empty(self.count, np.int32), np.empty(self.count, np.int32)
         endpoint, act = np.empty(self.count, np.int32), np.empty(self.count, np.uint8)
@@ -661,12 +782,10 @@ cdef class Activities:
         cdef uint8_t[::1] act_ = act
         for i in range(self.count):
             r = &self.rows[i]
-            if r.tid <= UNKNOWN_TID:
-                stretch = &self.stretches[(UNKNOWN_TID - r.tid) >> 1]
-                hidden = (UNKNOWN_TID - r.tid) & 1 and stretch.after_gap and stretch.within
-                r.tid = <int32_t>stretch.first if stretch.first > 0 and not hidden else -1
             time_[i], act_[i], tid_[i], host_[i] = r.time, r.act, r.tid, r.host
             endpoint_[i], value_[i] = r.endpoint, r.value
+        free(self.rows)
+        self.rows, self.count, self.room = NULL, 0, 0
         return time, act, tid, host, endpoint, value
 
     def take_endpoints(self):

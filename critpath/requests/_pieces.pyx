@@ -240,24 +240,32 @@ cdef class Composer:
         self.wait(row, self.threads[row, 1], low, received)
         return True
 
+    def count_doubtful(self, const int64_t[::1] rows):
+        """Return how many rows are in doubt."""
+        cdef Py_ssize_t i, left = 0
+        with nogil:
+            for i in range(rows.shape[0]):
+                self.in_doubt, self.count = False, 0
+                self.settle(<int32_t> rows[i], self.times[rows[i], 0], self.times[rows[i], 2], 0)
+                left += self.in_doubt
+        return left
+
     def compose(self, const int64_t[::1] rows):
-        """Return where the pieces of each row begin, them, and how many rows are in doubt.
+        """Return where the pieces of each row begin, and them.
 
         A piece is a thread, its begin and end, a state, what is on its way, and the request, or
         that which was asked for it, that was worked for.
         """
         start = np.zeros(rows.shape[0] + 1, np.int64)
         cdef int64_t[::1] begins = start
-        cdef Py_ssize_t i, low, high, left = 0
+        cdef Py_ssize_t i, low, high
         cdef int32_t row
         cdef Piece kept
         self.count = 0
         with nogil:
             for i in range(rows.shape[0]):
                 row, low = <int32_t> rows[i], self.count
-                self.in_doubt = False
                 self.settle(row, self.times[row, 0], self.times[row, 2], 0)
-                left += self.in_doubt
                 high = self.count - 1
                 while low < high:
                     kept = self.pieces[low]
@@ -271,4 +279,4 @@ cdef class Composer:
             to[i, 0], to[i, 1] = self.pieces[i].thread, self.pieces[i].begin
             to[i, 2], to[i, 3] = self.pieces[i].end, self.pieces[i].state
             to[i, 4], to[i, 5] = self.pieces[i].about, self.pieces[i].row
-        return start, table, left
+        return start, table

@@ -196,6 +196,9 @@ class ActivityEvents:
             )
             for of_host, of, values in self._dumped
         ]
+        alone = self._calls is None and self._packets is None
+        if alone and not self._every:  # before it is a table, which has as much again
+            self._rows.keep_threads(_find_users(self._rows.find_users(), workers))
         table = _replace_marks(self._rows.take_rows(), workers, strings)
         told = None
         if self._calls is not None:
@@ -207,17 +210,9 @@ class ActivityEvents:
                 table, self._rows.take_endpoints(), [read_dumped(row) for row in dumped]
             )
             table = named.rows
-        time, act, tid, host, endpoint, value = table
-        moves = (act == Act.RECEIVE) | (act == Act.SEND)
-        users = np.unique(_key(host[moves], tid[moves]))
-        of_thread, of_process = _key(workers.host, workers.tid), _key(workers.host, workers.pid)
-        processes = np.unique(of_process[np.isin(of_thread, users) & (workers.pid > 0)])
-        threads = np.union1d(users, of_thread[np.isin(of_process, processes)])
-        keep = (endpoint >= 0) | np.isin(_key(host, tid), threads)
-        about = (act == Act.WAKE) | (act == Act.CREATE)
-        keep[about] |= np.isin(_key(host[about], value[about]), threads)
-        keep |= self._every
-        kept = Activity(time[keep], act[keep], tid[keep], host[keep], endpoint[keep], value[keep])
+        if not self._every and not (alone and (table[1] != Act.TASK).all()):
+            table = _keep_users(table, workers)
+        kept = Activity(*table)
         messages, frames, called = self._tell_labels(strings)
         if told is None:
             ends = self._rows.take_endpoints() if named is None else named.endpoints
@@ -261,6 +256,24 @@ class ActivityEvents:
         rows = np.concatenate(frames)
         codes, rows[:, Frame.LABEL] = np.unique(rows[:, Frame.LABEL], return_inverse=True)
         return messages, rows, tuple(strings[code] for code in codes.tolist())
+
+
+def _find_users(users: I64, workers: Workers) -> I64:
+    """Return threads, and all others of their processes."""
+    of_thread, of_process = _key(workers.host, workers.tid), _key(workers.host, workers.pid)
+    processes = np.unique(of_process[np.isin(of_thread, users) & (workers.pid > 0)])
+    return np.union1d(users, of_thread[np.isin(of_process, processes)])
+
+
+def _keep_users(rows: Rows, workers: Workers) -> Rows:
+    """Return what endpoints have, and what was done by or to threads of processes that use any."""
+    time, act, tid, host, endpoint, value = rows
+    moves = (act == Act.RECEIVE) | (act == Act.SEND)
+    threads = _find_users(np.unique(_key(host[moves], tid[moves])), workers)
+    keep = (endpoint >= 0) | np.isin(_key(host, tid), threads)
+    about = (act == Act.WAKE) | (act == Act.CREATE)
+    keep[about] |= np.isin(_key(host[about], value[about]), threads)
+    return time[keep], act[keep], tid[keep], host[keep], endpoint[keep], value[keep]
 
 
 def _replace_marks(rows: Rows, workers: Workers, strings: Sequence[str]) -> Rows:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from critpath.executions import Specification
     from critpath.model import EventRequest, Events, Executions, ReplayedRecording
-    from critpath.model.requests import Pieces, Sketches
+    from critpath.model.requests import CutRequests, Sketches
     from critpath.read import Recording
     from critpath.requests.find import Learn
     from critpath.requests.slices import SliceSketches
@@ -76,7 +76,7 @@ class Asked:
         """Return the way by system calls, where the kernel hid which socket is which; else ""."""
         return find_other_way(replayed, self._of[1])
 
-    def find(self, replayed: ReplayedRecording) -> tuple[Executions, Events, Pieces | None]:
+    def find(self, replayed: ReplayedRecording) -> tuple[Executions, Events, CutRequests | None]:
         """Find what is asked for: see `find_requests`."""
         specification, recording = self._of
         if specification.slices.marker == EVERY_MARKER:

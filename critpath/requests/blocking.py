@@ -27,6 +27,8 @@ from critpath.model.requests import (
     Subrequests,
 )
 from critpath.model.vectors import find_distinct
+from critpath.requests._finding import find_causes
+from critpath.requests.crossings import mask_acts
 from critpath.requests.owners import find_loops, find_targets, spend_thread, thread_keys
 from critpath.requests.stretches import Parts
 from critpath.schema.parameters.requests import BLOCKING
@@ -169,16 +171,10 @@ def find_arrivals(activity: Activity, endpoints: Endpoints, requests: RequestTab
     came = np.flatnonzero(activity.act == Act.ARRIVAL)
     there = np.column_stack([reads[activity.endpoint[came]], came, came])
     # What came right before a thread woke another, woke that.
-    mine = np.flatnonzero(activity.tid >= 0)
-    waker = thread_keys(activity.host[mine], activity.tid[mine])
-    mine = mine[np.argsort(waker, kind="stable")]
-    waker = thread_keys(activity.host[mine], activity.tid[mine])
-    wakes = activity.act[mine] == Act.WAKE
-    last = np.maximum.accumulate(np.where(wakes, -1, np.arange(len(mine))))
-    cause = mine[last]
-    wakes &= (last >= 0) & (waker[last] == waker) & np.isin(activity.act[cause], _COMES)
-    wakes &= endpoints.serves[activity.endpoint[cause]] == 1
-    cause, rows = cause[wakes], mine[wakes]
+    rows, cause = find_causes(
+        *(activity.act, activity.tid, activity.host, activity.endpoint, endpoints.serves),
+        mask_acts(*_COMES),
+    )
     woken = thread_keys(activity.host[rows], activity.value[rows])
     woken = np.where(np.isin(woken, keys[loop]), woken, NONE)
     every = np.concatenate([there, np.column_stack([woken, rows, cause])])

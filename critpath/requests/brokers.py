@@ -19,8 +19,9 @@ from typing import Final, TypeVar
 import numpy as np
 
 from critpath.model import F64, I32, I64, Bool
-from critpath.model.requests import NONE, Act, Activity, Collected, Endpoints
+from critpath.model.requests import NONE, Act, Collected, Endpoints
 from critpath.model.vectors import find_distinct
+from critpath.requests.crossings import OperationRows
 from critpath.requests.endpoints import EndpointColumn as Column
 from critpath.schema.parameters.requests import BROKERS
 
@@ -124,32 +125,6 @@ def find_delivered(
     return Delivered(row, put, first, before, sure)
 
 
-class RowsOfEndpoints:
-    """Some rows of an activity, found by their endpoint."""
-
-    def __init__(self, acts: Activity, act: Act) -> None:
-        rows = np.flatnonzero((acts.act == act) & (acts.endpoint >= 0))
-        self._span = len(acts) + 1
-        self._keys = np.sort(acts.endpoint[rows].astype(np.int64) * self._span + rows)
-
-    def before(self, endpoint: I64, row: I64) -> I64:
-        """Return the last row of endpoints before others, -1 for none."""
-        return self._at(endpoint, np.searchsorted(self._keys, endpoint * self._span + row) - 1)
-
-    def after(self, endpoint: I64, row: I64) -> I64:
-        """Return the first row of endpoints after others, -1 for none."""
-        place = np.searchsorted(self._keys, endpoint * self._span + row, side="right")
-        return self._at(endpoint, place)
-
-    def _at(self, endpoint: I64, place: I64) -> I64:
-        if not len(self._keys):
-            return np.full(len(endpoint), NONE, np.int64)
-        there = np.clip(place, 0, len(self._keys) - 1)
-        keys = self._keys[there]
-        fits = (place == there) & (endpoint >= 0) & (keys // self._span == endpoint)
-        return np.where(fits, keys % self._span, NONE)
-
-
 class _Labels:
     """What received messages are called, by the row of the receive."""
 
@@ -213,8 +188,8 @@ class _Clients:
         self._program[rows] = np.array(programs, np.int64)[number]
         self._labels = _Labels(collected)
         self._arrivals, self._receives = (
-            RowsOfEndpoints(acts, Act.ARRIVAL),
-            RowsOfEndpoints(acts, Act.RECEIVE),
+            OperationRows(acts, Act.ARRIVAL),
+            OperationRows(acts, Act.RECEIVE),
         )
 
     def list_brokers(self) -> Iterator[tuple[list[_Sent], _Got]]:

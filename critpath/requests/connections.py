@@ -114,60 +114,82 @@ def find_pool_waits(
     return Waits(request, begin, end, about, tuple(details), tuple(notes))
 
 
-def lay_waits(start: I64, table: I64, waits: Sequence[Waits]) -> tuple[I64, I64, I64]:
-    """Put waits for connections in the place of what the threads of these requests did.
+class LaidWaits:
+    """Waits for connections, in the place of what the threads of the requests did.
 
-    Parameters
+    Attributes
     ----------
-    start, table : int64
-        As `critpath.requests._pieces.Composer.compose` returns them.
-    waits : sequence of Waits
-
-    Returns
-    -------
-    start, table
-        With more pieces.
-    pool : int64 [pieces]
-        What for; -1 elsewhere.
+    details : tuple of Detail
+        What for.
     """
-    firsts = np.cumsum([0, *(len(of.details) for of in waits)]).tolist()
-    every = [
-        np.column_stack([of.request, of.begin, of.end, of.about + first])
-        for of, first in zip(waits, firsts, strict=False)
-    ]
-    if not sum(map(len, every)):
-        return start, table, np.full(len(table), NONE, np.int64)
-    state = np.repeat([int(of.state) for of in waits], np.diff(firsts))
-    request, begin, end, code = np.vstack(every).T
-    order = np.lexsort((end, begin, request))
-    request, begin, end, code = (of[order] for of in (request, begin, end, code))
-    # Of two at once the later begins where the earlier ends.
-    until = _accumulate(request, end)
-    begin = begin.copy()
-    begin[1:] = np.where(request[1:] == request[:-1], np.maximum(begin[1:], until[:-1]), begin[1:])
-    of, since, to = table[:, 5], table[:, 1], table[:, 2]
-    low = _Ordered(request, until).count(of, since, at=True)
-    high = _Ordered(request, begin).count(of, to, at=False)
-    many = np.where(table[:, 3] == int(State.NET_TRANSIT), 0, np.maximum(high - low, 0))
-    piece, at = _expand(low, many)
-    cuts = np.column_stack([np.maximum(begin[at], since[piece]), np.minimum(end[at], to[piece])])
-    kept = cuts[:, 0] < cuts[:, 1]
-    piece, cuts, about = piece[kept], cuts[kept], code[at[kept]]
-    # What is left of a piece before each wait, the waits, and what is left at its end.
-    before, rest = since[piece].copy(), since.copy()
-    again = np.flatnonzero(piece[1:] == piece[:-1]) + 1
-    before[again] = cuts[again - 1, 1]
-    np.maximum.at(rest, piece, cuts[:, 1])
-    which = np.concatenate([piece, piece, np.arange(len(table))])
-    laid = table[which]
-    laid[:, 1] = np.concatenate([before, cuts[:, 0], rest])
-    laid[:, 2] = np.concatenate([cuts[:, 0], cuts[:, 1], to])
-    pool = np.concatenate([np.full(len(piece), NONE), about, np.full(len(table), NONE)])
-    laid[pool >= 0, 3], laid[pool >= 0, 4] = state[pool[pool >= 0]], NONE
-    order = np.lexsort((laid[:, 2], laid[:, 1], which))
-    order = order[(laid[order, 2] > laid[order, 1]) | (rest[which[order]] == since[which[order]])]
-    begins = np.concatenate([[0], np.cumsum(np.bincount(which[order], minlength=len(table)))])
-    return begins[start], laid[order], pool[order]
+
+    def __init__(self, waits: Sequence[Waits]) -> None:
+        self.details = tuple(detail for of in waits for detail in of.details)
+        firsts = np.cumsum([0, *(len(of.details) for of in waits)]).tolist()
+        self._state = np.repeat([int(of.state) for of in waits], np.diff(firsts))
+        every = [
+            np.column_stack([of.request, of.begin, of.end, of.about + first])
+            for of, first in zip(waits, firsts, strict=False)
+        ]
+        self._many = sum(map(len, every))
+        if not self._many:
+            return
+        request, begin, end, code = np.vstack(every).T
+        order = np.lexsort((end, begin, request))
+        request, begin, self._end, self._code = (of[order] for of in (request, begin, end, code))
+        # Of two at once the later begins where the earlier ends.
+        until = _accumulate(request, self._end)
+        begin = begin.copy()
+        begin[1:] = np.where(
+            request[1:] == request[:-1], np.maximum(begin[1:], until[:-1]), begin[1:]
+        )
+        self._begin = begin
+        self._by_begin, self._by_end = _Ordered(request, begin), _Ordered(request, until)
+
+    def lay(self, start: I64, table: I64) -> tuple[I64, I64, I64]:
+        """Put the waits into pieces.
+
+        Parameters
+        ----------
+        start, table : int64
+            As `critpath.requests._pieces.Composer.compose` returns them.
+
+        Returns
+        -------
+        start, table
+            With more pieces.
+        pool : int64 [pieces]
+            What for; -1 elsewhere.
+        """
+        if not self._many:
+            return start, table, np.full(len(table), NONE, np.int64)
+        begin, end, code, state = self._begin, self._end, self._code, self._state
+        of, since, to = table[:, 5], table[:, 1], table[:, 2]
+        low = self._by_end.count(of, since, at=True)
+        high = self._by_begin.count(of, to, at=False)
+        many = np.where(table[:, 3] == int(State.NET_TRANSIT), 0, np.maximum(high - low, 0))
+        piece, at = _expand(low, many)
+        cuts = np.column_stack(
+            [np.maximum(begin[at], since[piece]), np.minimum(end[at], to[piece])]
+        )
+        kept = cuts[:, 0] < cuts[:, 1]
+        piece, cuts, about = piece[kept], cuts[kept], code[at[kept]]
+        # What is left of a piece before each wait, the waits, and what is left at its end.
+        before, rest = since[piece].copy(), since.copy()
+        again = np.flatnonzero(piece[1:] == piece[:-1]) + 1
+        before[again] = cuts[again - 1, 1]
+        np.maximum.at(rest, piece, cuts[:, 1])
+        which = np.concatenate([piece, piece, np.arange(len(table))])
+        laid = table[which]
+        laid[:, 1] = np.concatenate([before, cuts[:, 0], rest])
+        laid[:, 2] = np.concatenate([cuts[:, 0], cuts[:, 1], to])
+        pool = np.concatenate([np.full(len(piece), NONE), about, np.full(len(table), NONE)])
+        laid[pool >= 0, 3], laid[pool >= 0, 4] = state[pool[pool >= 0]], NONE
+        order = np.lexsort((laid[:, 2], laid[:, 1], which))
+        whole = rest[which[order]] == since[which[order]]
+        order = order[(laid[order, 2] > laid[order, 1]) | whole]
+        begins = np.concatenate([[0], np.cumsum(np.bincount(which[order], minlength=len(table)))])
+        return begins[start], laid[order], pool[order]
 
 
 class _Calls:
@@ -203,12 +225,18 @@ class _Calls:
         )
 
     def find_pools(self) -> Iterator[I64]:
-        """Yield the calls of each process to each target."""
-        if not len(self.process):
+        """Yield the calls of each process to each target, of processes whose requests may wait.
+
+        One that serves none, and asks for none that is known, as a client does, has nobody to wait.
+        """
+        waits = (self.request >= 0) | np.isin(self.process, self._serves)
+        if not waits.any():
             return
         pool = find_distinct(self._target)[1]
+        some = np.bincount(pool, waits) > 0
         order = np.argsort(pool, kind="stable")
-        yield from np.split(order, np.cumsum(np.bincount(pool))[:-1])
+        of_each = np.split(order, np.cumsum(np.bincount(pool))[:-1])
+        yield from (calls for calls, mine in zip(of_each, some.tolist(), strict=True) if mine)
 
     def find_unsure(self, process: int) -> tuple[I64, I64, Bool]:
         """Return the requests of a process, those of which some call is in doubt, and its calls.

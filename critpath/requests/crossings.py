@@ -13,41 +13,36 @@ from critpath.model import I32, I64, Workers
 from critpath.model.clocks import Messages
 from critpath.model.requests import NONE, Act, Activity, Endpoints, RequestTable, Subrequests
 from critpath.model.vectors import find_distinct
+from critpath.requests._finding import EndpointRows
 
 LEFT, ARRIVED, ANSWER_LEFT, ANSWERED = range(4)
 _OPERATIONS: Final = (Act.SEND, Act.RECEIVE)
 
 
 class OperationRows:
-    """Some rows of an activity, found by their endpoint and time."""
+    """Some rows of an activity, found by their endpoint and row or time."""
 
     def __init__(self, activity: Activity, *acts: Act) -> None:
-        self._time, self._count = activity.time_ns, len(activity) + 1
-        chosen = np.isin(activity.act, acts) & (activity.endpoint >= 0)
-        rows = np.flatnonzero(chosen)
-        key = activity.endpoint[rows].astype(np.int64) * self._count + rows
-        order = np.argsort(key, kind="stable")
-        self._rows, self._key = rows[order], key[order]
+        self._time = activity.time_ns
+        self._rows = EndpointRows(activity.act, activity.endpoint, mask_acts(*acts))
+
+    def before(self, endpoint: I64, row: I64) -> I64:
+        """Return the last row of each endpoint before another, -1 where none is."""
+        return self._rows.before(endpoint, row)
+
+    def after(self, endpoint: I64, row: I64) -> I64:
+        """Return the first row of each endpoint after another, -1 where none is."""
+        return self._rows.after(endpoint, row)
 
     def last(self, endpoint: I32 | I64, time: I64, *, before: bool = False) -> I64:
         """Return the last row of each endpoint up to a time (or before it), -1 where none is."""
-        place = np.searchsorted(self._time, time, side="left" if before else "right")
-        start = endpoint.astype(np.int64) * self._count
-        at = np.searchsorted(self._key, start + place, side="left") - 1
-        found = np.full(len(time), NONE, np.int64)
-        some = (at >= 0) & (self._key[at] >= start) if len(self._key) else at >= 0
-        found[some] = self._rows[at[some]]
-        return found
+        row = np.searchsorted(self._time, time, side="left" if before else "right")
+        return self.before(endpoint.astype(np.int64), row)
 
-    def first(self, endpoint: I32 | I64, after: I64) -> I64:
-        """Return the first row of each endpoint after another row, -1 where none is."""
-        key = endpoint.astype(np.int64) * self._count
-        at = np.searchsorted(self._key, key + after, side="right")
-        found = np.full(len(after), NONE, np.int64)
-        some = np.flatnonzero(at < len(self._key))
-        some = some[self._key[at[some]] < key[some] + self._count]
-        found[some] = self._rows[at[some]]
-        return found
+
+def mask_acts(*acts: Act) -> int:
+    """Return a bit for each of some acts, as native passes take them."""
+    return sum(1 << act for act in acts)
 
 
 def find_previous(activity: Activity, endpoint: I32, time: I64) -> I64:
@@ -160,7 +155,9 @@ def find_receipts(
     of_row[receives] = first
     message = of_row[rows]
     rows, slept, message = (of[message >= 0] for of in (rows, slept, message))
-    came = OperationRows(activity, Act.ARRIVAL).first(activity.endpoint[rows], slept)
+    came = OperationRows(activity, Act.ARRIVAL).after(
+        activity.endpoint[rows].astype(np.int64), slept
+    )
     known = (came >= 0) & (came < rows)
     rows, message, came = rows[known], message[known], came[known]
     time = activity.time_ns

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -29,17 +29,17 @@ from critpath.model import (
 from critpath.model.gaps import hide_layers
 from critpath.model.requests import (
     Passed,
-    Pieces,
     RequestAccount,
     Sketches,
     Slices,
     Subrequests,
 )
+from critpath.processes import MANY, give_back
 from critpath.read import SOURCE_PORT
 from critpath.requests.blocking import Blocked
 from critpath.requests.connections import Waits, find_pool_waits
 from critpath.requests.endpoints import UNIX
-from critpath.requests.held import note_blocked
+from critpath.requests.held import Held, note_blocked
 from critpath.requests.jobs import find_queue_waits, join_messages
 from critpath.requests.left_out import count_left_out
 from critpath.requests.links import (
@@ -50,7 +50,7 @@ from critpath.requests.links import (
     judge_attribution,
 )
 from critpath.requests.owners import thread_keys
-from critpath.requests.paths import compose_paths, find_calls
+from critpath.requests.paths import Composition, find_calls
 from critpath.requests.transitions import Way, collect_ways
 from critpath.requests.turns import COUNTED, MULTIPLEXED, FoundTurns, Processes, find_turns
 from critpath.schema.environment import Environment, RequestCounts
@@ -120,7 +120,7 @@ def find_requests(
     specification: Specification,
     recording: Recording,
     learn: Learn | None = None,
-) -> tuple[Executions, Events, Pieces]:
+) -> tuple[Executions, Events, Composition]:
     """Find the requests that a specification asks for.
 
     `learn` returns what those of another recording asked, where that is asked for.
@@ -130,32 +130,32 @@ def find_requests(
     executions : Executions
     events : Events
         With the account of all requests in its environment.
-    pieces : Pieces
+    pieces : Composition
         What the path of each is joined from.
     """
     replayed = leave_out_layers(replayed)
     events = replayed.events
     found, executions, kept = _choose_executions(replayed, specification, recording, learn)
     waits = _find_waits(found, replayed, found.join_messages())
-    notes = (*(note for of in waits for note in of.notes), *_note_blocked(found))
+    notes = (*(note for of in waits for note in of.notes), *note_blocked(found.held))
     executions = replace(executions, notes=(*executions.notes, *notes))
     calls = None
     if specification.requests.client:
         executions, kept, calls = _see_from_clients(
             found, executions, kept, replayed, specification
         )
-    pieces, unknown = compose_paths(
+    pieces = Composition(
         *(found.activity, found.endpoints, found.requests, found.subrequests, found.slices),
         *(kept,),
         doubtful=specification.requests.doubtful,
         hosts=events.hosts,
         calls=calls,
         waits=waits,
-        blocked=found.blocked,
+        held=found.held,
         doubted=found.attribution == Certainty.DOUBTFUL,
     )
-    if unknown:
-        said = PathsDoubtful(unknown, len(kept))
+    if pieces.left:
+        said = PathsDoubtful(pieces.left, len(kept))
         executions = replace(executions, notes=(*executions.notes, said))
     doubtful = int((found.requests.boundary[kept] == Certainty.DOUBTFUL).sum())
     at_once = kept[found.requests.why[kept] == MULTIPLEXED]
@@ -167,11 +167,6 @@ def find_requests(
     counted = RequestCounts(**account)
     environment = (*events.environment, Environment(requests=counted))
     return executions, replace(events, environment=environment), pieces
-
-
-def _note_blocked(found: FoundRequests) -> tuple[Note, ...]:
-    tables = found.endpoints, found.requests, found.subrequests, found.slices
-    return note_blocked(*tables, found.blocked)
 
 
 def leave_out_layers(replayed: ReplayedRecording) -> ReplayedRecording:
@@ -209,7 +204,7 @@ def find_sketches(
         notes=(
             *executions.notes,
             *(note for of in waits for note in of.notes),
-            *_note_blocked(found),
+            *note_blocked(found.held),
         ),
         doubtful=specification.requests.doubtful,
         hosts=replayed.events.hosts,
@@ -241,23 +236,28 @@ def _choose_executions(
 ) -> tuple[FoundRequests, Executions, I64]:
     """Return all requests, those that are asked for as executions, and the row of each."""
     found = _find_turns(replayed, specification, recording, learn)
-    strings = found.requests.strings
-    services = [strings[code] for code in found.requests.service.tolist()]
+    if len(found.requests) > MANY:
+        give_back()  # what finding who worked for whom took
+    strings, service = found.requests.strings, found.requests.service
+
+    def name_all(codes: I32) -> list[str]:
+        return [strings[code] for code in codes.tolist()]
+
     if specification.requests.listing:
         raise ListAskedError(
-            f"the services of this recording: {_name_services(services)}",
+            f"the services of this recording: {_name_services(name_all(service))}",
             "choose with requests:port=N; critpath path TRACE --execution 'requests:?' has figures",
             list_services(found),
             "requests",
         )
     chosen = np.flatnonzero(_choose(found, replayed.events, specification))
-    if not len(chosen) and services:
+    if not len(chosen) and len(service):
         asked = specification.requests
         named = asked.host or asked.ports or asked.comm or asked.path or asked.pid
         missing = "service among" if named else "request of"
         if called := asked.label or asked.pattern:
             missing = "label among"
-        known = [strings[code] for code in found.requests.label.tolist()] if called else services
+        known = name_all(found.requests.label if called else service)
         raise UsageError(
             f"{safe_text(specification.text)}: no such {missing} {_name_services(known)}",
             "name one of them, or see all of them with --execution 'requests:?'"
@@ -281,11 +281,13 @@ def _choose_executions(
     if left := _name_left_out(found, chosen):
         said = RequestsLeftOut(tuple((name, tuple(of.items())) for name, of in left.items()))
         executions = replace(executions, notes=(*executions.notes, said))
-    rows, manifest = dict(zip(executions.id, chosen.tolist(), strict=True)), recording.manifest
-    if manifest.runs or manifest.interleaved:
-        executions = select_within_runs(
-            executions, manifest.runs, interleaved=bool(manifest.interleaved)
-        )
+    manifest = recording.manifest
+    if not manifest.runs and not manifest.interleaved:
+        return found, executions, chosen
+    rows = dict(zip(executions.id, chosen.tolist(), strict=True))
+    executions = select_within_runs(
+        executions, manifest.runs, interleaved=bool(manifest.interleaved)
+    )
     return found, executions, np.array([rows[name] for name in executions.id], np.int64)
 
 
@@ -300,6 +302,11 @@ class FoundRequests(FoundTurns):
     missing: F64
     left_out: Mapping[str, Mapping[str, int]]
     blocked: Blocked
+
+    @cached_property
+    def held(self) -> Held:
+        """Whom threads worked for in each slice, and what blocked them."""
+        return Held(self.endpoints, self.requests, self.subrequests, self.slices, self.blocked)
 
     def join_messages(self) -> Passed:
         """Return what went through brokers."""
@@ -473,7 +480,9 @@ def _choose(found: FoundRequests, events: Events, specification: Specification) 
     host = endpoints.host[of]
     if asked.host:
         keep &= host == _find_host(specification, events.hosts)
-    threads = list(zip(host.tolist(), requests.tid.tolist(), strict=True))
+    threads: list[tuple[int, int]] = []
+    if asked.comm or asked.pid:
+        threads = list(zip(host.tolist(), requests.tid.tolist(), strict=True))
     if asked.comm:
         keep &= np.fromiter((asked.comm in found.processes.names(*t) for t in threads), np.bool_)
     if asked.pid:
@@ -663,8 +672,13 @@ def _tell_facts(found: FoundRequests, rows: I64, names: Mapping[int, str]) -> Re
     columns = ((pairs // many).tolist(), (pairs % many).tolist(), counts.tolist())
     for request, code, count in zip(*columns, strict=True):
         asks[request] = (*asks.get(request, ()), (table.strings[code], count))
-    # Made once for all that ask the same.
-    dumped = {asked: json.dumps(dict(asked), sort_keys=True) for asked in {*asks.values(), ()}}
+    # Made once for all that ask the same; most ask nothing.
+    dumped = {one: json.dumps(dict(one), sort_keys=True) for one in {*asks.values(), ()}}
+    asked = [dumped[()]] * len(rows)
+    some = np.zeros(len(table), np.bool_)
+    some[pairs // many] = True
+    for at in np.flatnonzero(some[rows]).tolist():
+        asked[at] = dumped[asks[int(rows[at])]]
     parent = [""] * len(rows)
     inner = np.flatnonzero(table.parent[rows] >= 0)
     inner = inner[~found.cut[table.parent[rows[inner]]]]  # of what a gap cuts it is not sure whose
@@ -680,7 +694,7 @@ def _tell_facts(found: FoundRequests, rows: I64, names: Mapping[int, str]) -> Re
     return RequestFacts(
         service=spell(table.service[rows]),
         parent=tuple(parent),
-        asks=tuple([dumped[asks.get(row, ())] for row in rows.tolist()]),
+        asks=tuple(asked),
         boundary=spell(table.boundary[rows], words),
         attribution=spell(found.attribution[rows], words),
         message=spell(table.message[rows]),

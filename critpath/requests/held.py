@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
+from typing import Final
 
 import numpy as np
 
@@ -16,20 +18,17 @@ from critpath.model.requests import (
     Subrequests,
 )
 from critpath.model.vectors import find_distinct
+from critpath.requests._finding import find_most
 from critpath.requests.blocking import Blocked, find_waiting
-from critpath.requests.owners import find_loops, thread_keys
+from critpath.requests.owners import argsort_codes, find_loops, thread_keys
 from critpath.schema.notes import LoopBlocked
 from critpath.schema.parameters.requests import BLOCKING
 
+_NOBODYS: Final = -2  # technical: a request that no slice is of, nor of none
+
 
 def name_held(
-    pieces: I64,
-    keys: I64,
-    endpoints: Endpoints,
-    requests: RequestTable,
-    subs: Subrequests,
-    slices: Slices,
-    blocked: Blocked,
+    pieces: I64, keys: I64, spent: SpentSlices, names: HeldNames
 ) -> tuple[I64, tuple[Detail, ...]]:
     """Return what the threads of pieces did that others had: codes of details, -1 for none.
 
@@ -39,57 +38,48 @@ def name_held(
         As `critpath.requests._pieces.Composer` makes them.
     keys : int64
         Of their threads.
-    endpoints, requests, subs, slices
-    blocked : Blocked
+    spent : SpentSlices
+        What of slices lies in those that wait.
+    names : HeldNames
     """
     found = np.full(len(pieces), NONE, np.int64)
-    waits = np.flatnonzero(np.isin(pieces[:, 3], (int(State.QUEUED), int(State.SHARED))))
+    waits = spent.waits
     table: dict[Detail, int] = {}
     if not len(waits):
         return found, ()
-    work = _Work(endpoints, requests, subs, slices, blocked)
-    loops = work.name_loops()
-    for key, mine, which, at, spent in overlap_slices(pieces, keys, waits, slices):
-        other = work.who[at] != pieces[mine[which], 5]
-        label = np.where(other, work.label[at], 0)
-        length = pieces[mine, 2] - pieces[mine, 1]
-        of = find_most(which, label, spent, length, none=0)
-        asks = find_most(which, work.target[at], spent, length, none=NONE)
-        loop = loops.get(key, "")
-        many = work.count_under_way(key, pieces[mine, 1], pieces[mine, 2])
-        rows = np.column_stack([of, asks, many if loop else np.zeros_like(many)])
-        each, place = find_distinct(rows)
+    label = spent.find_most("label", pieces[waits, 5], none=0)
+    target = spent.find_most("target", np.full(len(waits), _NOBODYS), none=NONE)
+    for thread, mine in spent.by_thread():
+        key = int(keys[thread])
+        loop = names.loops.get(key, "")
+        many = np.zeros(len(mine), np.int64)
+        if loop:
+            many = names.count_under_way(key, pieces[waits[mine], 1], pieces[waits[mine], 2])
+        each, place = find_distinct(np.column_stack([label[mine], target[mine], many]))
         codes = []
-        for name, target, under_way in each.tolist():
+        for name, of, under_way in each.tolist():
             made = Detail(
                 loop=loop,
-                request=requests.strings[name],
-                asks=work.targets[target] if target >= 0 else "",
+                request=names.strings[name],
+                asks=names.targets[of] if of >= 0 else "",
                 under_way=under_way,
             )
             codes.append(NONE if made == NO_DETAIL else table.setdefault(made, len(table)))
-        found[mine] = np.array(codes, np.int64)[place]
+        found[waits[mine]] = np.array(codes, np.int64)[place]
     return found, tuple(table)
 
 
-def note_blocked(
-    endpoints: Endpoints,
-    requests: RequestTable,
-    subs: Subrequests,
-    slices: Slices,
-    blocked: Blocked,
-) -> tuple[LoopBlocked, ...]:
+def note_blocked(held: Held) -> tuple[LoopBlocked, ...]:
     """Note which loops were blocked by what for a good part of the time, the most first."""
+    blocked, requests = held.blocked, held.requests
     if not len(blocked.key):
         return ()
-    work = _Work(endpoints, requests, subs, slices, blocked)
-    reader = thread_keys(endpoints.host[requests.endpoint], requests.reader_tid)
-    waiting = find_waiting(endpoints, requests, subs, reader)
-    target = np.array(["", *work.name_targets(blocked.call[blocked.call >= 0])])
+    waiting = find_waiting(held.endpoints, requests, held.subs, held.reader)
+    target = np.array(["", *held.name_targets(blocked.call[blocked.call >= 0])])
     target = target[np.where(blocked.call >= 0, np.cumsum(blocked.call >= 0), 0)]
     found = []
-    for key, loop in work.name_loops().items():
-        mine = reader == key
+    for key, loop in held.loops.items():
+        mine = held.reader == key
         span = int(requests.end_ns[mine].max() - requests.begin_ns[mine].min())
         there = waiting[waiting[:, 0] == key]
         for name in np.unique(target[blocked.key == key]).tolist():
@@ -106,39 +96,92 @@ def note_blocked(
     return tuple(sorted(found, key=lambda note: -note.share))
 
 
-def overlap_slices(
-    pieces: I64, keys: I64, waits: I64, slices: Slices
-) -> Iterator[tuple[int, I64, I64, I64, I64]]:
-    """Yield of each thread its key, some pieces, and what of which slices lies in which of them."""
-    worker = thread_keys(slices.host, slices.tid)
-    for thread in np.unique(pieces[waits, 0]).tolist():
-        mine = waits[pieces[waits, 0] == thread]
-        of = np.flatnonzero(worker == keys[thread])  # in order, and none overlaps another
-        first = np.searchsorted(slices.end_ns[of], pieces[mine, 1], side="right")
-        many = np.searchsorted(slices.begin_ns[of], pieces[mine, 2]) - first
-        which = np.repeat(np.arange(len(mine)), many)
-        at = of[np.arange(len(which)) - np.repeat(np.cumsum(many) - many - first, many)]
-        low = np.maximum(slices.begin_ns[at], pieces[mine[which], 1])
-        spent = np.minimum(slices.end_ns[at], pieces[mine[which], 2]) - low
-        yield int(keys[thread]), mine, which, at, spent
+class ThreadSlices:
+    """Slices by thread, and in order of time: of threads that are numbered.
+
+    ``codes`` are of each slice, in the order of the table.
+    """
+
+    def __init__(self, keys: I64, slices: Slices, **codes: I64) -> None:
+        worker = thread_keys(slices.host, slices.tid)
+        at = np.searchsorted(keys, worker)
+        theirs = np.flatnonzero(np.append(keys, NONE)[at] == worker)
+        order = theirs[argsort_codes(at[theirs], len(keys))]
+        self.start = np.searchsorted(at[order], np.arange(len(keys) + 1))
+        self.begin, self.end = slices.begin_ns[order], slices.end_ns[order]
+        self.request = slices.request[order]
+        self.codes = {name: of[order].astype(np.int32) for name, of in codes.items()}
 
 
-def find_most(which: I64, code: I64, spent: I64, length: I64, none: int) -> I64:
-    """Return of each piece the code that most of its time has, where that is most of it."""
-    found = np.full(len(length), none, np.int64)
-    kept = code != none
-    codes, place = np.unique(code[kept], return_inverse=True)
-    if not len(codes):
-        return found
-    pairs, at = np.unique(which[kept] * len(codes) + place.reshape(-1), return_inverse=True)
-    sums = np.bincount(at.reshape(-1), spent[kept])
-    piece = pairs // len(codes)
-    most = sums > BLOCKING.most * length[piece]  # of one at most
-    found[piece[most]] = codes[pairs[most] % len(codes)]
-    return found
+class SpentSlices:
+    """What of which slices lies in pieces that wait for what their thread does for others."""
+
+    def __init__(self, pieces: I64, slices: ThreadSlices) -> None:
+        states = (int(State.QUEUED), int(State.SHARED))
+        self.waits = np.flatnonzero(np.isin(pieces[:, 3], states))
+        self._thread, self._begin, self._end = pieces[self.waits, :3].T
+        self._slices = slices
+
+    def by_thread(self) -> Iterator[tuple[int, I64]]:
+        """Yield threads, and which of the pieces that wait are of each."""
+        order = argsort_codes(self._thread, len(self._slices.start))
+        threads, first = np.unique(self._thread[order], return_index=True)
+        yield from zip(threads.tolist(), np.split(order, first[1:]), strict=False)
+
+    def find_longest(self, name: str, own: I64, none: int) -> tuple[I64, I64]:
+        """Return which of some codes most of each piece has of slices of others, and how long.
+
+        Parameters
+        ----------
+        name : str
+            Which codes.
+        own : int64 [waits]
+            The request whose slices do not count.
+        none : int
+            What is no code.
+        """
+        of, code = self._slices, self._slices.codes[name]
+        return find_most(
+            *(self._thread, self._begin, self._end, own, of.start, of.begin, of.end),
+            *(of.request, code, int(code.max(initial=0)) + 1, none),
+        )
+
+    def find_most(self, name: str, own: I64, none: int) -> I64:
+        """Return the code that most of the time of each piece has, where that is most of it."""
+        found, spent = self.find_longest(name, own, none)
+        most = spent > BLOCKING.most * (self._end - self._begin)  # of one at most
+        return np.where(most, found, none)
 
 
-class _Work:
+class HeldNames:
+    """What is said of threads that worked for others: the codes of `Held` as texts, and how many.
+
+    Attributes
+    ----------
+    strings, targets : sequence of str
+        What ``label`` and ``target`` are codes into.
+    loops : mapping of int to str
+        The service of each loop.
+    """
+
+    def __init__(self, held: Held) -> None:
+        self.strings, self.targets, self.loops = held.requests.strings, held.targets, held.loops
+        self._under_way: dict[int, tuple[I64, I64]] = {}
+        for key in self.loops:
+            mine = held.reader == key
+            begin, end = (of[mine] for of in (held.requests.begin_ns, held.requests.end_ns))
+            self._under_way[key] = np.sort(begin), np.sort(end)
+
+    def count_under_way(self, key: int, begin: I64, end: I64) -> I64:
+        """Return how many requests a loop had not answered in the middle of some times."""
+        (began, ended), middle = self._under_way[key], (begin + end) // 2
+        return np.asarray(
+            np.searchsorted(began, middle, side="right")
+            - np.searchsorted(ended, middle, side="right")
+        )
+
+
+class Held:
     """Whom threads worked for in each slice, and what blocked them."""
 
     def __init__(
@@ -149,14 +192,10 @@ class _Work:
         slices: Slices,
         blocked: Blocked,
     ) -> None:
-        self._endpoints, self._requests, self._subs, self._slices = (
-            endpoints,
-            requests,
-            subs,
-            slices,
-        )
+        self.endpoints, self.requests, self.subs, self.slices = endpoints, requests, subs, slices
+        self.blocked = blocked
         host = endpoints.host[requests.endpoint]
-        self._reader = thread_keys(host, requests.reader_tid)
+        self.reader = thread_keys(host, requests.reader_tid)
         self._key = thread_keys(slices.host, slices.tid)
         self.who = slices.request.astype(np.int64)
         self.target, self.targets = self._find_targets(blocked)
@@ -169,7 +208,7 @@ class _Work:
 
     def _find_targets(self, blocked: Blocked) -> tuple[I64, list[str]]:
         """Return whom the call goes to that blocks a loop in each slice, -1 for none."""
-        target = np.full(len(self._slices), NONE, np.int64)
+        target = np.full(len(self.slices), NONE, np.int64)
         names: dict[str, int] = {}
         called = np.flatnonzero(blocked.call >= 0)
         of = blocked.call[called]
@@ -178,14 +217,14 @@ class _Work:
             theirs = np.flatnonzero(blocked.key[called] == key)
             mine = np.flatnonzero(self._key == key)
             begin, end = blocked.begin[called[theirs]], blocked.end[called[theirs]]
-            at = np.searchsorted(begin, self._slices.begin_ns[mine], side="right") - 1
-            inside = (at >= 0) & (self._slices.end_ns[mine] <= end[np.maximum(at, 0)])
+            at = np.searchsorted(begin, self.slices.begin_ns[mine], side="right") - 1
+            inside = (at >= 0) & (self.slices.end_ns[mine] <= end[np.maximum(at, 0)])
             target[mine[inside]] = np.array(places, np.int64)[theirs[at[inside]]]
         return target, list(names)
 
     def name_targets(self, calls: I64) -> list[str]:
         """Return whom calls go to: a service, or an address."""
-        subs, ends, requests = self._subs, self._endpoints, self._requests
+        subs, ends, requests = self.subs, self.endpoints, self.requests
         child, at = subs.child[calls].tolist(), subs.endpoint[calls].tolist()
         return [
             requests.strings[requests.service[one]]
@@ -194,30 +233,22 @@ class _Work:
             for one, of in zip(child, at, strict=True)
         ]
 
-    def name_loops(self) -> dict[int, str]:
-        """Return the service of each loop."""
-        requests = self._requests
-        keys, number = np.unique(self._reader, return_inverse=True)
+    @cached_property
+    def loops(self) -> dict[int, str]:
+        """The service of each loop."""
+        requests = self.requests
+        keys, number = np.unique(self.reader, return_inverse=True)
         number = number.reshape(-1)
         times = np.column_stack([requests.begin_ns, requests.received_ns, requests.end_ns])
         loops = np.flatnonzero(find_loops(times, number.astype(np.int32), len(keys)))
         most = [int(np.bincount(requests.service[number == loop]).argmax()) for loop in loops]
         return {int(keys[at]): requests.strings[of] for at, of in zip(loops, most, strict=True)}
 
-    def count_under_way(self, key: int, begin: I64, end: I64) -> I64:
-        """Return how many requests a thread had not answered in the middle of some times."""
-        mine, middle = self._reader == key, (begin + end) // 2
-        began, ended = np.sort(self._requests.begin_ns[mine]), np.sort(self._requests.end_ns[mine])
-        return np.asarray(
-            np.searchsorted(began, middle, side="right")
-            - np.searchsorted(ended, middle, side="right")
-        )
-
     def _find_alike(self, key: int, mine: I64) -> I64:
         """Return what all requests are called that a thread had not answered, 0 where not one."""
-        requests, slices = self._requests, self._slices
+        requests, slices = self.requests, self.slices
         middle = (slices.begin_ns[mine] + slices.end_ns[mine]) // 2
-        of = np.flatnonzero(self._reader == key)
+        of = np.flatnonzero(self.reader == key)
         found = np.zeros(len(mine), np.int64)
 
         def count(some: I64) -> I64:

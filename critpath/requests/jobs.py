@@ -30,8 +30,9 @@ from critpath.model.requests import (
     Subrequests,
 )
 from critpath.model.vectors import find_distinct
-from critpath.requests.brokers import Delivered, RowsOfEndpoints, find_delivered
+from critpath.requests.brokers import Delivered, find_delivered
 from critpath.requests.connections import Waits
+from critpath.requests.crossings import OperationRows
 from critpath.requests.endpoints import NAMELESS
 from critpath.requests.endpoints import EndpointColumn as Column
 from critpath.requests.owners import thread_keys
@@ -121,7 +122,7 @@ class _Maker:
                 self._of[row].append(place)
         self._jobs: list[_Job] = []
         self._fetches: list[int] = []  # rows that ask for messages, or say that they are done
-        self._rows: dict[Act, RowsOfEndpoints] = {}
+        self._rows: dict[Act, OperationRows] = {}
 
     def _find_answers(self) -> set[int]:
         """Return the messages that a thread waits for: of who received what it put last."""
@@ -176,7 +177,7 @@ class _Maker:
         if len(self._delivered):
             acts = self._acts
             self._rows = {
-                act: RowsOfEndpoints(acts, act) for act in (Act.ARRIVAL, Act.RECEIVE, Act.SEND)
+                act: OperationRows(acts, act) for act in (Act.ARRIVAL, Act.RECEIVE, Act.SEND)
             }
             takers = np.unique(acts.endpoint[self._delivered.row]).tolist()
             by = np.flatnonzero(np.isin(acts.act, (Act.SEND, Act.RECEIVE)))
@@ -420,6 +421,8 @@ def join_messages(
     job_of = np.full(len(endpoints), NONE, np.int64)
     job_of[requests.endpoint] = np.arange(len(requests))
     found = np.flatnonzero(job_of[messages.endpoint] >= 0)
+    if not len(found):
+        return Passed.make_empty()
     when, at = messages.put_ns[found], messages.put_endpoint[found]
     calls = np.flatnonzero(subs.connects == 0)
     row = np.append(calls, NONE)[_find_last(subs.endpoint[calls], subs.begin_ns[calls], at, when)]

@@ -134,8 +134,9 @@ def attribute(
     sent = find_sent(activity, endpoints, requests, subrequests)
     requests = complete_requests(endpoints, requests, subrequests, slices, sent)
     # Processes that serve nobody ask for themselves.
-    nobodys = np.flatnonzero((subrequests.request < 0) & (subrequests.connects == 0))
-    nobodys = np.setdiff1d(nobodys, subrequests.find_untold())
+    alone = (subrequests.request < 0) & (subrequests.connects == 0)
+    alone[subrequests.find_untold()] = False
+    nobodys = np.flatnonzero(alone)
     answerers = thread_keys(endpoints.host[requests.endpoint], requests.tid)
     serving = process_keys(workers, np.unique(answerers))
     askers = thread_keys(endpoints.host[subrequests.endpoint[nobodys]], subrequests.tid[nobodys])

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -31,6 +30,7 @@ from critpath.model.requests import (
 )
 from critpath.model.vectors import find_distinct
 from critpath.requests import _owners
+from critpath.requests._finding import number_threads
 from critpath.requests.pools import Pooled, find_units, judge_probability
 from critpath.requests.rounds import Helpers, Pool, PoolStep, Step, follow_ends, try_orders
 from critpath.requests.stretches import Parts
@@ -189,17 +189,13 @@ class _Attribution:
     ) -> None:
         self.activity, self.requests, self.subrequests = activity, requests, subrequests
         self.endpoints, self.workers, self._parts = endpoints, workers, parts
-        about = np.flatnonzero((activity.act == Act.WAKE) & (activity.value >= 0))
-        acts = np.flatnonzero(activity.tid >= 0)
         host = endpoints.host[requests.endpoint]
-        acting = thread_keys(activity.host[acts], activity.tid[acts])
-        woken = thread_keys(activity.host[about], activity.value[about])
-        readers, answerers = (thread_keys(host, t) for t in (requests.reader_tid, requests.tid))
-        self._number_threads([acting, woken, readers, answerers])
-        self.thread = np.full(len(activity), -1, np.int32)
-        self.thread[acts] = self._number(acting)
-        self.woken = np.full(len(activity), -1, np.int32)
-        self.woken[about] = self._number(woken)
+        serving = [thread_keys(host, of) for of in (requests.reader_tid, requests.tid)]
+        self.keys, self.thread, self.woken = number_threads(
+            *(activity.act, activity.tid, activity.host, activity.value),
+            np.concatenate(serving),
+        )
+        self._make_numbers()
         self.broken = np.zeros((0, 4), np.int64)  # what contradicts who waits for connections
         self.followed = np.zeros(len(self.keys), np.bool_)  # loops of which helpers are, too
         self.by_ends = self.followed.copy()  # loops whose order was found from both ends
@@ -222,20 +218,14 @@ class _Attribution:
         found: I64 = np.bincount(self._same, counts, self._lives)[self._same].astype(np.int64)
         return found
 
-    def _number_threads(self, every: Sequence[I64]) -> None:
-        """Give threads their numbers, in order, so that they are looked up, not searched for."""
-        self._width = 2 + max(int((keys & _LOW).max(initial=0)) for keys in every)
-        hosts = 1 + max(int(keys.max(initial=0)) >> 32 for keys in every)
+    def _make_numbers(self) -> None:
+        """Make a table in which the numbers of threads are looked up, not searched for."""
+        self._width = 2 + int((self.keys & _LOW).max(initial=0))
+        hosts = 1 + (int(self.keys.max(initial=0)) >> 32)
         self._numbers: I64 = np.zeros(0, np.int64)
-        if hosts * self._width > _MOST_NUMBERED:
-            self.keys = np.unique(np.concatenate(every))
-            return
-        seen = np.zeros(hosts * self._width, np.bool_)
-        for keys in every:
-            seen[self._place(keys)] = True
-        at = np.flatnonzero(seen)
-        self.keys = (at // self._width << 32) + at % self._width
-        self._numbers = np.where(seen, np.cumsum(seen) - 1, len(at))
+        if hosts * self._width <= _MOST_NUMBERED:
+            self._numbers = np.full(hosts * self._width, len(self.keys), np.int64)
+            self._numbers[self._place(self.keys)] = np.arange(len(self.keys))
 
     def _place(self, keys: I64) -> I64:
         return (keys >> 32) * self._width + (keys & _LOW)

@@ -8,12 +8,13 @@ thread is the request's.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import fields, replace
 from typing import Any, Final
 
 import numpy as np
 
-from critpath.model import F64, I64, Bool, State
+from critpath.model import F64, I32, I64, Bool, State
 from critpath.model.details import Detail
 from critpath.model.requests import (
     NONE,
@@ -28,10 +29,10 @@ from critpath.model.requests import (
 )
 from critpath.model.vectors import find_distinct
 from critpath.requests._pieces import Composer
-from critpath.requests.blocking import Blocked, find_arrivals
-from critpath.requests.connections import Waits, lay_waits
+from critpath.requests.blocking import find_arrivals
+from critpath.requests.connections import LaidWaits, Waits
 from critpath.requests.crossings import find_first_departures, find_transits
-from critpath.requests.held import name_held, overlap_slices
+from critpath.requests.held import Held, HeldNames, SpentSlices, ThreadSlices, name_held
 from critpath.requests.owners import find_loops, thread_keys
 
 _LEAST: Final = 1e-9  # technical: of a probability
@@ -39,22 +40,10 @@ _DOUBLINGS: Final = 6  # technical: 64 tiers: more are not followed
 WALK: Final = int(State.UNKNOWN)  # of a piece: its thread's path says what the state was
 
 
-def compose_paths(
-    activity: Activity,
-    endpoints: Endpoints,
-    requests: RequestTable,
-    subrequests: Subrequests,
-    slices: Slices,
-    rows: I64,
-    *,
-    doubtful: bool = False,
-    hosts: Sequence[str] = (),
-    calls: tuple[I64, I64] | None = None,
-    waits: Sequence[Waits] = (),
-    blocked: Blocked | None = None,
-    doubted: Bool | None = None,
-) -> tuple[Pieces, int]:
-    """Cut requests into pieces, each of which one thread or state accounts for.
+class Composition:
+    """Requests, cut into pieces as they are asked for: of each piece one thread or state accounts.
+
+    So pieces are there of those requests alone whose paths are walked next.
 
     Parameters
     ----------
@@ -73,66 +62,123 @@ def compose_paths(
         path begins and ends there (`find_calls`).
     waits : sequence of Waits
         When requests waited for a connection (`find_pool_waits`), or lay in a queue.
-    blocked : Blocked or None
-        When loops slept though requests were there; with it, what loops did is named.
+    held : Held or None
+        Whom threads worked for; with it, what loops did while others waited is named.
     doubted : bool [requests], optional
         Of which requests it is doubtful what they asked, besides those of a doubtful sub-request.
 
-    Returns
-    -------
-    pieces : Pieces
+    Attributes
+    ----------
     left : int
         Requests of which it is doubtful what they asked: their paths do not follow it.
+    arrivals, work
+        As `critpath.model.requests.Pieces` has them.
+    rows, seen : int64 array
+        Of the requests; the same, or those that they are where they were asked.
     """
-    seen, served, root = rows, requests, find_roots(requests)
-    if calls is not None:
-        root = np.append(root, root[subrequests.child[calls[0]]])
-        seen = len(requests) + np.arange(len(rows))
-        requests, subrequests = _add_clients(requests, subrequests, *calls)
-    mine = _sort_asked(subrequests)
-    unknown = np.zeros(len(requests), np.bool_)
-    if doubted is not None and not doubtful:
-        unknown[: len(doubted)] = doubted
-    transits = np.full((len(mine), 4), NONE, np.int64)
-    if len(hosts) > 1:
-        transits = find_transits(activity, endpoints, requests, subrequests)[mine]
-    composer, keys = _make_composer(
-        *(activity, endpoints, requests, subrequests, slices),
-        *(doubtful, mine, transits, unknown),
-    )
-    start, table, left = composer.compose(np.ascontiguousarray(seen, np.int64))
-    # Who may have asked something, and is not known to, stays on its thread anyway.
-    asks = np.isin(np.arange(len(requests)), subrequests.request[mine])
-    left += int((unknown & ~asks)[rows].sum())
-    start, table, pool = lay_waits(start, table, waits)
-    askers = _find_askers(endpoints, subrequests, len(requests))
-    about, names = _name_transits(table[:, 4], subrequests, mine, endpoints, hosts)
-    details = tuple(Detail(device=name) for name in names)
-    about = np.where(pool >= 0, len(details) + pool, about)
-    details += tuple(detail for of in waits for detail in of.details)
-    if blocked is not None:
-        tables = endpoints, requests, subrequests, slices, blocked
-        held, more = name_held(table, keys, *tables)
-        about = np.where(held >= 0, len(details) + held, about)
-        details += more
-    of_row = np.repeat(rows, np.diff(start))
-    return Pieces(
-        start=start,
-        host=keys[table[:, 0]] >> 32,
-        tid=keys[table[:, 0]] & 0xFFFFFFFF,
-        begin=table[:, 1].copy(),
-        end=table[:, 2].copy(),
-        state=table[:, 3].astype(np.uint8),
-        by=_find_most_asking(table, of_row, keys, askers, slices),
-        about=about,
-        details=details,
-        confidence=_multiply_links(table, of_row, requests, subrequests, mine),
-        asker=askers[table[:, 5]],
-        root=np.append(root, NONE)[table[:, 5]],
-        endpoint=np.append(requests.endpoint, NONE).astype(np.int64)[table[:, 5]],
-        arrivals=find_arrivals(activity, endpoints, served),
-        work=_find_work(slices, root),
-    ), left
+
+    def __init__(
+        self,
+        activity: Activity,
+        endpoints: Endpoints,
+        requests: RequestTable,
+        subrequests: Subrequests,
+        slices: Slices,
+        rows: I64,
+        *,
+        doubtful: bool = False,
+        hosts: Sequence[str] = (),
+        calls: tuple[I64, I64] | None = None,
+        waits: Sequence[Waits] = (),
+        held: Held | None = None,
+        doubted: Bool | None = None,
+    ) -> None:
+        self.rows = self.seen = rows
+        self.arrivals = find_arrivals(activity, endpoints, requests)
+        root = find_roots(requests)
+        self.work = _find_work(slices, root)
+        if calls is not None:
+            root = np.append(root, root[subrequests.child[calls[0]]])
+            self.seen = len(requests) + np.arange(len(rows))
+            requests, subrequests = _add_clients(requests, subrequests, *calls)
+            if held is not None:
+                of = held.blocked.call
+                blocked = replace(held.blocked, call=np.where(of >= 0, of + len(calls[0]), NONE))
+                held = Held(endpoints, requests, subrequests, slices, blocked)
+        mine = _sort_asked(subrequests)
+        unknown = np.zeros(len(requests), np.bool_)
+        if doubted is not None and not doubtful:
+            unknown[: len(doubted)] = doubted
+        transits = np.full((len(mine), 4), NONE, np.int64)
+        if len(hosts) > 1:
+            transits = find_transits(activity, endpoints, requests, subrequests)[mine]
+        self._composer, self._keys = _make_composer(
+            *(activity, endpoints, requests, subrequests, slices),
+            *(doubtful, mine, transits, unknown),
+        )
+        self.left = self._composer.count_doubtful(np.ascontiguousarray(self.seen, np.int64))
+        # Who may have asked something, and is not known to, stays on its thread anyway.
+        asks = np.isin(np.arange(len(requests)), subrequests.request[mine])
+        self.left += int((unknown & ~asks)[rows].sum())
+        self._waits = LaidWaits(waits)
+        self._askers = _find_askers(endpoints, subrequests, len(requests))
+        self._asking, number = np.unique(self._askers, return_inverse=True)
+        codes = {"by": number.reshape(-1)[slices.request]}
+        if held is not None:
+            codes |= {"label": held.label, "target": held.target}
+        self._slices = ThreadSlices(self._keys, slices, **codes)
+        self._names = None if held is None else HeldNames(held)
+        self._links = _Links(requests, subrequests, mine)
+        self._hosts, self._endpoints = hosts, endpoints
+        self._flights = subrequests.endpoint[mine], subrequests.child[mine]
+        self._root = np.append(root, NONE)
+        self._served_at = np.append(requests.endpoint, NONE).astype(np.int64)
+
+    def take(self, rows: I64) -> Composition:
+        """Return some of the requests, in the order of their positions ``rows``."""
+        taken = copy(self)
+        taken.rows, taken.seen = self.rows[rows], self.seen[rows]
+        return taken
+
+    def cut(self, rows: slice) -> Pieces:
+        """Return the pieces of the requests at some positions."""
+        seen = np.ascontiguousarray(self.seen[rows], np.int64)
+        start, table = self._composer.compose(seen)
+        start, table, pool = self._waits.lay(start, table)
+        about, names = _name_transits(table[:, 4], *self._flights, self._endpoints, self._hosts)
+        details = tuple(Detail(device=name) for name in names)
+        about = np.where(pool >= 0, len(details) + pool, about)
+        details += self._waits.details
+        spent = SpentSlices(table, self._slices)
+        if self._names is not None:
+            named, more = name_held(table, self._keys, spent, self._names)
+            about = np.where(named >= 0, len(details) + named, about)
+            details += more
+        of_row = np.repeat(self.rows[rows], np.diff(start))
+        keys = self._keys[table[:, 0]]
+        return Pieces(
+            start=start,
+            host=keys >> 32,
+            tid=keys & 0xFFFFFFFF,
+            begin=table[:, 1].copy(),
+            end=table[:, 2].copy(),
+            state=table[:, 3].astype(np.uint8),
+            by=_find_most_asking(table[:, 3], of_row, spent, self._asking),
+            about=about,
+            details=details,
+            confidence=self._links.multiply(table, of_row),
+            asker=self._askers[table[:, 5]],
+            root=self._root[table[:, 5]],
+            endpoint=self._served_at[table[:, 5]],
+        )
+
+
+def _find_most_asking(state: I64, row: I64, spent: SpentSlices, askers: I64) -> I64:
+    """Return who asked for most of what was done for others while pieces waited for that."""
+    found = np.full(len(state), NONE, np.int64)
+    most, _ = spent.find_longest("by", row[spent.waits], NONE)
+    found[spent.waits] = np.append(askers, NONE)[most]
+    return np.where(state == State.QUEUED, found, NONE)
 
 
 def find_calls(activity: Activity, requests: RequestTable, subs: Subrequests) -> tuple[I64, I64]:
@@ -203,28 +249,32 @@ _COLUMNS: Final = tuple(f.name for f in fields(RequestTable) if f.name != "strin
 _ASKED: Final = tuple(f.name for f in fields(Subrequests))
 
 
-def _multiply_links(
-    pieces: I64, root: I64, requests: RequestTable, subs: Subrequests, mine: I64
-) -> F64:
-    """Return how probable it is that what each piece does is for the root: all links between."""
-    least = np.log(_LEAST)
-    sure = np.maximum(np.log(np.maximum(subs.probability, _LEAST)), least)
-    # From a request to those below it: its parents' links, those nearest to it first.
-    above = np.full(len(requests), NONE, np.int64)
-    whole = np.zeros(len(requests))
-    linked = np.flatnonzero((subs.child >= 0) & (subs.request >= 0) & (subs.connects == 0))
-    above[subs.child[linked]] = subs.request[linked]
-    whole[subs.child[linked]] = sure[linked]
-    for _ in range(_DOUBLINGS):  # each time twice as far up
-        up = np.flatnonzero(above >= 0)
-        if not len(up):
-            break
-        whole[up] += whole[above[up]]
-        above[up] = above[above[up]]
-    found = whole[pieces[:, 5]] - whole[root]
-    flies = np.flatnonzero(pieces[:, 4] >= 0)
-    found[flies] += sure[mine[pieces[flies, 4] >> 1]]
-    return np.asarray(np.exp(np.clip(found, None, 0.0)))
+class _Links:
+    """How probable it is that what was done for one request was for another, above it."""
+
+    def __init__(self, requests: RequestTable, subs: Subrequests, mine: I64) -> None:
+        least = np.log(_LEAST)
+        sure = np.maximum(np.log(np.maximum(subs.probability, _LEAST)), least)
+        # From a request to those below it: its parents' links, those nearest to it first.
+        above = np.full(len(requests), NONE, np.int64)
+        whole = np.zeros(len(requests))
+        linked = np.flatnonzero((subs.child >= 0) & (subs.request >= 0) & (subs.connects == 0))
+        above[subs.child[linked]] = subs.request[linked]
+        whole[subs.child[linked]] = sure[linked]
+        for _ in range(_DOUBLINGS):  # each time twice as far up
+            up = np.flatnonzero(above >= 0)
+            if not len(up):
+                break
+            whole[up] += whole[above[up]]
+            above[up] = above[above[up]]
+        self._whole, self._sure = whole, sure[mine]
+
+    def multiply(self, pieces: I64, root: I64) -> F64:
+        """Return how probable it is that each piece is for the root: all links between."""
+        found = self._whole[pieces[:, 5]] - self._whole[root]
+        flies = np.flatnonzero(pieces[:, 4] >= 0)
+        found[flies] += self._sure[pieces[flies, 4] >> 1]
+        return np.asarray(np.exp(np.clip(found, None, 0.0)))
 
 
 def _sort_asked(subs: Subrequests) -> I64:
@@ -234,16 +284,18 @@ def _sort_asked(subs: Subrequests) -> I64:
 
 
 def _name_transits(
-    about: I64, subs: Subrequests, mine: I64, endpoints: Endpoints, hosts: Sequence[str]
+    about: I64, endpoint: I32, child: I32, endpoints: Endpoints, hosts: Sequence[str]
 ) -> tuple[I64, tuple[str, ...]]:
-    """Return what each piece that is on its way goes to or comes from: codes, -1 for none."""
+    """Return what each piece that is on its way goes to or comes from: codes, -1 for none.
+
+    ``endpoint`` and ``child`` are of the sub-requests that pieces are about.
+    """
     some = np.flatnonzero(about >= 0)
     found = np.full(len(about), NONE, np.int64)
     if not len(some):
         return found, ()
-    of = mine[about[some] >> 1]
-    at, back = subs.endpoint[of], about[some] & 1
-    keys = np.column_stack([at, back, subs.child[of] >= 0])
+    of = about[some] >> 1
+    keys = np.column_stack([endpoint[of], about[some] & 1, child[of] >= 0])
     each, number = find_distinct(keys)
     names: dict[str, int] = {}
     codes = [
@@ -271,22 +323,6 @@ def _find_askers(endpoints: Endpoints, subs: Subrequests, requests: int) -> I64:
     keys = thread_keys(endpoints.host[subs.endpoint[known]], subs.tid[known])
     asker[subs.child[known]] = np.where(subs.tid[known] > 0, keys, NONE)
     return asker
-
-
-def _find_most_asking(pieces: I64, row: I64, keys: I64, asker: I64, slices: Slices) -> I64:
-    """Return who asked for most of what was done for others while pieces waited for that."""
-    found = np.full(len(pieces), NONE, np.int64)
-    askers, number = np.unique(asker, return_inverse=True)
-    number = number.reshape(-1)
-    waits = np.flatnonzero(pieces[:, 3] == State.QUEUED)
-    for _, mine, which, at, spent in overlap_slices(pieces, keys, waits, slices):
-        other = slices.request[at] != row[mine[which]]
-        by = number[slices.request[at[other]]]
-        pairs, place = np.unique(which[other] * len(askers) + by, return_inverse=True)
-        order = np.argsort(np.bincount(place.reshape(-1), spent[other]), kind="stable")
-        longest = pairs[order]  # comes last
-        found[mine[longest // len(askers)]] = askers[longest % len(askers)]
-    return found
 
 
 def _make_composer(

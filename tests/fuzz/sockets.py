@@ -26,7 +26,7 @@ from critpath.model.exploration import FactTable
 from critpath.read.event_names import SOCKET_EVENTS
 from critpath.requests.activity import ActivityEvents
 from critpath.requests.links import Attributed, attribute, find_links
-from critpath.requests.paths import compose_paths
+from critpath.requests.paths import Composition
 from critpath.requests.turns import FoundTurns, find_turns
 
 EVENTS, CONDITION = range(2)
@@ -97,7 +97,8 @@ def use_events(data: bytes) -> None:
     tables = (made_of.requests, made_of.subrequests, made_of.slices)
     find_links(found.activity, found.endpoints, *tables)
     rows = np.flatnonzero(found.requests.end_ns > found.requests.begin_ns)
-    pieces, _ = compose_paths(found.activity, found.endpoints, *tables, rows)
+    composed = Composition(found.activity, found.endpoints, *tables, rows)
+    pieces = composed.cut(slice(None))
     first, last = pieces.start[:-1], pieces.start[1:] - 1
     require((last >= first).all(), "a request without a piece")
     inside = np.setdiff1d(np.arange(len(pieces.begin)), first)

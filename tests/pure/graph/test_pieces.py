@@ -68,7 +68,7 @@ def check_put_back(sweep, replayed, pieces):
     """Check what pieces come to, with and without what is beneath."""
     rows = slice(0, len(pieces.start) - 1)
     shown, whole = (
-        _join_pieces(sweep, replayed, p, _Work(p.work), rows, 0) for p in (pieces, put_back(pieces))
+        _join_pieces(sweep, replayed, p, _Work(p.work), 0) for p in (pieces, put_back(pieces))
     )
     compared = 0
     for row in range(rows.stop):
@@ -163,7 +163,7 @@ def check_as_before(sweep, replayed, pieces, mine, beneath):
         begin=begin, end=end, state=np.zeros(1, np.uint8), by=np.array([-1]),
         about=np.array([-1]),
     )  # fmt: skip
-    before = segments(_join_pieces(sweep, replayed, one, _Work(one.work), slice(0, 1), 0), 0)
+    before = segments(_join_pieces(sweep, replayed, one.cut(slice(0, 1)), _Work(one.work), 0), 0)
     ran = [s for s in before if s[2] in RUNNING and s[3:5] == (host, tid)]
     for low, high, *what in ran:
         # A piece that ends within cuts the segment, and changes nothing of it.
@@ -209,19 +209,18 @@ def test_what_is_beneath_put_back_is_the_path_as_it_was(timelines, data):
 def test_of_a_recorded_server_too(requests_recording, monkeypatch):
     joined, seen = critical_path._join_pieces, []
 
-    def checked(sweep, replayed, pieces, work, rows, most):
-        some = slice(0, min(rows.stop - rows.start, 40))
-        start = pieces.start[rows.start : rows.start + some.stop + 1]
-        part = slice(int(start[0]), int(start[-1]))
+    def checked(sweep, replayed, pieces, work, most):
+        start = pieces.start[:41]
+        part = slice(0, int(start[-1]))
         names = ("host", "tid", "begin", "end", "state", "by", "about")
         columns = {name: getattr(pieces, name)[part] for name in names}
         # As if every other piece had been another request's.
         state = columns["state"].copy()
         state[::2] = State.QUEUED
         for each in (columns["state"], state):
-            mine = Pieces(**columns | {"start": start - start[0], "state": each})
+            mine = Pieces(**columns | {"start": start, "state": each})
             seen.append(check_put_back(sweep, replayed, mine))
-        return joined(sweep, replayed, pieces, work, rows, most)
+        return joined(sweep, replayed, pieces, work, most)
 
     monkeypatch.setattr(critical_path, "_join_pieces", checked)
     found = flow.extract([requests_recording], specification="requests")

@@ -12,7 +12,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from test_endpoints import no_workers
 
-from critpath.model import EventChunk, EventClass, Kind
+from critpath.model import EventChunk, EventClass, Kind, Workers
 from critpath.model.gaps import BASE, Gaps, make_gaps
 from critpath.model.requests import Act
 from critpath.requests.activity import ActivityEvents
@@ -36,6 +36,7 @@ CLASSES = [
     for host, k in KINDS
 ]
 SOCKETS = [1 << 40, 2 << 40, 3 << 40]
+MOVES, ABOUT = (Act.SEND, Act.RECEIVE), (Act.WAKE, Act.CREATE)
 
 
 def live(rng: random.Random, count: int) -> list[tuple[int, int, int, Kind, list[int]]]:
@@ -83,9 +84,10 @@ def draw(rng: random.Random, end: int, count: int) -> Gaps:
     return make_gaps(sorted(rows))
 
 
-def collect(events, gaps: Gaps, pieces: int):
-    """Return of each act who did it."""
-    found = ActivityEvents(np.array([[0]] * HOSTS, np.int64), waking=True, gaps=gaps, every=True)
+def feed(events, gaps: Gaps, pieces: int, *, every: bool = True):
+    """Return what events tell, fed so many at a time."""
+    runnable = np.array([[0]] * HOSTS, np.int64)
+    found = ActivityEvents(runnable, waking=True, gaps=gaps, every=every)
     size = max(len(events) // pieces, 1)
     for at in range(0, len(events), size):
         part = events[at : at + size]
@@ -98,12 +100,52 @@ def collect(events, gaps: Gaps, pieces: int):
             np.array([v for e in part for v in e[4]], np.int64),
         )
         found.feed(chunk, CLASSES)
-    made = found.finish(no_workers(), ("",))
+    return found
+
+
+def collect(events, gaps: Gaps, pieces: int):
+    """Return of each act who did it."""
+    made = feed(events, gaps, pieces).finish(no_workers(), ("",))
     of = made.activity
     sockets = [int(made.endpoints[e, 0]) if e >= 0 else 0 for e in of.endpoint.tolist()]
     columns = (of.time_ns, of.act, of.host, of.value)
     acts = zip(*(column.tolist() for column in columns), sockets, strict=True)
     return dict(zip(acts, of.tid.tolist(), strict=True))
+
+
+def list_rows(of):
+    columns = of.time_ns, of.act, of.tid, of.host, of.endpoint, of.value
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def test_of_threads_that_use_no_socket_only_what_is_to_those_that_do_is_kept():
+    """As events are collected, and before they are a table: the same rows as of the whole table."""
+    fewer, siblings = 0, 0
+    for seed in range(40):
+        rng = random.Random(seed)  # noqa: S311 - drawn worlds
+        events = live(rng, rng.choice([30, 80, 600]))
+        tids = np.array([t for _ in range(HOSTS) for t in range(10, 10 * CPUS + 14)], np.int64)
+        hosts = np.repeat(np.arange(HOSTS), len(tids) // HOSTS)
+        pids = np.where(tids % 10 < seed % 4, tids // 2 * 2, -1)
+        rest = (np.zeros(len(tids), np.int64),) * 4
+        small = rest[0].astype(np.int32)
+        workers = Workers(hosts, tids, pids, small, *rest, small)
+        every = list_rows(feed(events, Gaps(), 1).finish(workers, ("",)).activity)
+        users = {(host, tid) for _, act, tid, host, *_ in every if act in MOVES}
+        lives = list(zip(hosts.tolist(), tids.tolist(), pids.tolist(), strict=True))
+        shared = {(h, p) for h, t, p in lives if (h, t) in users and p > 0}
+        threads = users | {(h, t) for h, t, p in lives if (h, p) in shared}
+        siblings += len(threads) > len(users)
+        want = [
+            row for row in every
+            if row[4] >= 0 or (row[3], row[2]) in threads
+            or (row[1] in ABOUT and (row[3], row[5]) in threads)
+        ]  # fmt: skip
+        kept = feed(events, Gaps(), 3, every=False).finish(workers, ("",))
+        assert list_rows(kept.activity) == want, seed
+        fewer += len(want) < len(every)
+    assert fewer > 10
+    assert siblings > 5
 
 
 @pytest.mark.parametrize("seed", range(60))

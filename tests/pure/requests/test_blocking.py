@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from critpath.model import State
 from critpath.model.requests import Act, Certainty, Rule
 from critpath.requests.blocking import _subtract, find_arrivals
-from critpath.requests.held import note_blocked
+from critpath.requests.held import Held, note_blocked
 from critpath.requests.links import attribute
-from critpath.requests.paths import compose_paths
+from critpath.requests.paths import Composition
 
 # One column is 1 ms.  lp is the loop; what is found: call or "-", from, to, whose.
 DRAWINGS = {
@@ -108,7 +108,8 @@ def test_who_waits_for_a_blocked_loop_is_told_what_blocked_it(load, tmp_path, mo
     endpoints = replace(endpoints, remote_address=np.zeros(len(endpoints), np.int32))
     row = tables.numbers.index("3")
     of = (tables.arguments[0], endpoints, found.requests, found.subrequests, found.slices)
-    pieces, _ = compose_paths(*of, np.array([row]), blocked=found.blocked)
+    made = Composition(*of, np.array([row]), held=Held(*of[1:], found.blocked))
+    pieces = made.cut(slice(None))
     queued = np.flatnonzero(pieces.state == State.QUEUED)
     [detail] = {pieces.details[code] for code in pieces.about[queued].tolist()}
     assert detail.loop == "server"
@@ -173,7 +174,7 @@ def test_that_a_loop_was_blocked_is_noted(load, tmp_path, monkeypatch):
     _, tables, endpoints, found = drawn(load, tmp_path, monkeypatch, lines)
     endpoints = replace(endpoints, remote_address=np.zeros(len(endpoints), np.int32))
     of = (endpoints, found.requests, found.subrequests, found.slices, found.blocked)
-    [note] = note_blocked(*of)
+    [note] = note_blocked(Held(*of))
     assert (note.service, note.target, note.waits) == ("server", "x:6379", 1)
     begin, end = found.requests.begin_ns.min(), found.requests.end_ns.max()
     [call] = (found.blocked.end - found.blocked.begin).tolist()
@@ -181,7 +182,8 @@ def test_that_a_loop_was_blocked_is_noted(load, tmp_path, monkeypatch):
     row = tables.numbers.index("3")
     waited = found.requests.received_ns[row] - found.requests.begin_ns[row]
     assert note.mean_ns == waited
-    assert not note_blocked(*of[:-1], type(found.blocked)(*(np.zeros(0, np.int64),) * 6))
+    nothing = type(found.blocked)(*(np.zeros(0, np.int64),) * 6)
+    assert not note_blocked(Held(*of[:-1], nothing))
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from critpath.model import State
 from critpath.model.details import word_detail
-from critpath.requests.connections import Waits, _sum_until, find_pool_waits, lay_waits
+from critpath.requests.connections import LaidWaits, Waits, _sum_until, find_pool_waits
 from critpath.requests.links import attribute
-from critpath.requests.paths import compose_paths
+from critpath.requests.paths import Composition
 
 # Threads of one process (p.) that share connections a and b; what is found: request, from, to.
 DRAWINGS = {
@@ -110,8 +110,8 @@ def test_drawn(load, tmp_path, lines, expected, name):
     assert tuple(map(word_detail, waits.details)) == ((name,) if name else ())
     rows = np.arange(len(found.requests))
     of = (tables.arguments[0], endpoints, found.requests, found.subrequests, found.slices, rows)
-    plain, _ = compose_paths(*of)
-    pieces, _ = compose_paths(*of, waits=(waits,))
+    plain = Composition(*of).cut(slice(None))
+    pieces = Composition(*of, waits=(waits,)).cut(slice(None))
     # What is laid over tiles as before, and says what it is about.
     waiting = pieces.state == State.WAIT_POOL
     assert [pieces.details[code] for code in pieces.about[waiting]] == list(waits.details)
@@ -150,7 +150,7 @@ def test_waits_lie_where_a_plain_look_at_each_moment_lays_them(lengths, drawn):
     waits = Waits(
         request, begin, end, about, tuple(map(str, range(int(about.max(initial=-1)) + 1)))
     )
-    begins, laid, pool = lay_waits(start, table, (waits,))
+    begins, laid, pool = LaidWaits((waits,)).lay(start, table)
     for number, (_, since, to, state, _, of) in enumerate(rows):
         mine = slice(begins[number], begins[number + 1])
         told = {}

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from critpath.model import STATES, State
 from critpath.model.requests import Certainty
 from critpath.requests.links import attribute, find_missing, judge_attribution
-from critpath.requests.paths import compose_paths
+from critpath.requests.paths import Composition
 
 SEEDS = st.integers(0, 2**31)
 
@@ -28,7 +28,8 @@ def composed(arguments: Any) -> Any:
     tables = found.requests, found.subrequests, found.slices
     missing = find_missing(workers, endpoints, *tables[:2])
     doubted = judge_attribution(len(rows), found.subrequests, missing) == Certainty.DOUBTFUL
-    return found, *compose_paths(activity, endpoints, *tables, rows, doubted=doubted)
+    made = Composition(activity, endpoints, *tables, rows, doubted=doubted)
+    return found, made.cut(slice(None)), made.left
 
 
 @pytest.mark.parametrize("connections", [1, 16])
@@ -88,7 +89,8 @@ def test_the_native_pieces_are_those_of_the_plain_twin(load: Any, doubtful: bool
             found = attribute(activity, workers, endpoints, requests)
             rows = np.random.default_rng(seed).permutation(len(requests))
             tables = (found.requests, found.subrequests, found.slices, rows)
-            pieces, left = compose_paths(activity, endpoints, *tables, doubtful=doubtful)
+            made = Composition(activity, endpoints, *tables, doubtful=doubtful)
+            pieces, left = made.cut(slice(None)), made.left
             table = [pieces.host, pieces.tid, pieces.begin, pieces.end, pieces.state]
             each = list(zip(*(column.tolist() for column in table), strict=True))
             bounds = zip(pieces.start[:-1], pieces.start[1:], strict=True)

@@ -21,6 +21,7 @@ from critpath.model import State
 from critpath.model.requests import Act, Certainty, Collected, Rule, Sketches
 from critpath.requests import datagrams, paths, pools, services, tiers
 from critpath.requests.endpoints import UDP, EndpointColumn
+from critpath.requests.held import SpentSlices, ThreadSlices
 from critpath.requests.links import judge_attribution
 
 HERE = Path(__file__).resolve().parent
@@ -180,7 +181,7 @@ def test_what_leads_to_a_piece_is_as_probable_as_all_links_together() -> None:
                 rows.append([0, 0, 0, 0, flies, below])
                 roots.append(root)
                 want.append(np.prod(sure[root:below]) * (sure[-1] if flies >= 0 else 1))
-    found = paths._multiply_links(np.array(rows), np.array(roots), Rows(), subs, mine)
+    found = paths._Links(Rows(), subs, mine).multiply(np.array(rows), np.array(roots))
     assert found.tolist() == pytest.approx(want)
     assert requests is not None
 
@@ -201,7 +202,10 @@ def test_who_asked_for_what_others_wait_behind(worlds: list[Any]) -> None:
         )  # fmt: skip
         row = rng.integers(0, len(world.requests), many)
         askers = paths._find_askers(world.endpoints, world.subrequests, len(world.requests))
-        found = paths._find_most_asking(table, row, keys, askers, world.slices).tolist()
+        asking, place = np.unique(askers, return_inverse=True)
+        of = ThreadSlices(keys, world.slices, by=place.reshape(-1)[world.slices.request])
+        spent = SpentSlices(table, of)
+        found = paths._find_most_asking(table[:, 3], row, spent, asking).tolist()
         asker = {}
         for sub in world.subrequests_rows:
             if sub.child >= 0:

@@ -254,10 +254,14 @@ def test_of_threads_that_use_no_socket_only_what_they_do_to_those_that_do_is_kep
         columns = (rows.time_ns, rows.act, rows.tid, rows.host, rows.endpoint, rows.value)
         events = ActivityEvents(np.zeros((2, 1), np.int64), waking=True, every=every)
         ends = collected.endpoints
+        # By packets users are known once all is joined: it is the table that is kept of.
         events._rows = SimpleNamespace(
-            take_rows=lambda columns=columns: columns, hidden=3, renamed=1,
-            take_endpoints=lambda ends=ends: ends,
+            take_rows=lambda columns=columns: columns, take_endpoints=lambda ends=ends: ends,
+            hidden=3, renamed=1,
         )  # fmt: skip
+        events._packets = SimpleNamespace(
+            finish=lambda rows, ends, _: SimpleNamespace(rows=rows, endpoints=ends, unknown=0)
+        )
         found = events.finish(workers, ())
         pids = {
             (h, t): p for h, t, p in zip(

@@ -69,10 +69,10 @@ def attribute_all(activity, workers, endpoints, requests, subrequests):
     paths.find_calls(activity, *tables[:2])
     certain = replace(found.requests, boundary=np.zeros(len(requests), np.uint8))
     for doubtful in (True, False):
-        paths.compose_paths(
+        paths.Composition(
             *(activity, endpoints, certain, *tables[1:], np.arange(len(requests))),
             doubtful=doubtful,
-        )
+        ).cut(slice(None))
 
 
 def test_what_simulated_servers_come_to(load, snapshots, golden):

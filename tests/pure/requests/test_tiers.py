@@ -35,7 +35,7 @@ from critpath.requests.links import (
     find_missing,
     judge_attribution,
 )
-from critpath.requests.paths import compose_paths
+from critpath.requests.paths import Composition
 from critpath.requests.services import sum_services
 from critpath.requests.tiers import _compare, sum_tiers
 from critpath.store import save_paths
@@ -223,11 +223,10 @@ def test_paths_follow_what_is_doubtful_where_that_is_asked_for(load):
     tables = found.requests, found.subrequests, found.slices
     rows = np.flatnonzero(found.chosen)
     doubted = found.attribution == Certainty.DOUBTFUL
-    _, left = compose_paths(activity, found.endpoints, *tables, rows, doubted=doubted)
-    pieces, fewer = compose_paths(
-        activity, found.endpoints, *tables, rows, doubtful=True, doubted=doubted
-    )
-    assert fewer < left
+    of = activity, found.endpoints, *tables, rows
+    followed = Composition(*of, doubtful=True, doubted=doubted)
+    assert followed.left < Composition(*of, doubted=doubted).left
+    pieces = followed.cut(slice(None))
     first, last = pieces.start[:-1], pieces.start[1:] - 1
     np.testing.assert_array_equal(pieces.begin[first], found.requests.begin_ns[rows])
     np.testing.assert_array_equal(pieces.end[last], found.requests.end_ns[rows])
