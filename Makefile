@@ -107,11 +107,15 @@ mutants: installed packages-test ## 300 changed lines of what judges: how many t
 # Shows what an experiment prints, and keeps it in evaluation/results as JSON.
 EVALUATE = PATH=$(INSTALLED)/bin:$$PATH $(INSTALLED)/bin/python evaluation/results.py
 
+# BUSY=2: beside two busy loops.  FULL=1: 100 M events, and a million runs against a million, too.
 bench: installed packages-test ## speed and quality as ratios against peers measured beside
 	@for script in $$(grep -ls '^if __name__' evaluation/benchmarks/*.py); do \
-	  case $$script in *_work.py|*/large_trace.py) continue;; esac; \
-	  echo "== $$script"; $(EVALUATE) "$$script" || exit 1; \
+	  more=; case $$script in *_work.py|*/large_trace.py) continue;; \
+	  */scale.py) more=$(if $(FULL),--full);; esac; \
+	  echo "== $$script"; $(EVALUATE) $(if $(BUSY),--busy $(BUSY)) "$$script" $$more || exit 1; \
 	done
+	@$(if $(FULL),$(EVALUATE) --to evaluation/results/benchmarks/compare_speed-large.json \
+	  $(if $(BUSY),--busy $(BUSY)) evaluation/benchmarks/compare_speed.py --large 1000000)
 
 check-evaluation: installed packages-test ## that every experiment starts and ends, on a tiny input (3 minutes)
 	$(INSTALLED)/bin/python evaluation/check_starts.py

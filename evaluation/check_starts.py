@@ -157,7 +157,10 @@ STARTS: Final = (
     Start("recording/record_faults.py", "1", "kernel cc"),
     Start("recording/recording_faults.py", "--only command", "kernel cc"),
     Start("recording/soak.py", "--seconds 1 --rate 50", "kernel"),
-    Start("results.py", "--to {made}/r.json " + str(HERE / "benchmarks/false_alarms.py") + " 1"),
+    Start(
+        "results.py",
+        "--to {made}/r.json --busy 1 " + str(HERE / "benchmarks/false_alarms.py") + " 1",
+    ),
     Start("servers/bound.py", "{made}"),
     Start(
         "servers/brokers.py",

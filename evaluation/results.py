@@ -1,12 +1,13 @@
 """Runs an experiment and keeps what it prints as JSON, with what it was measured on.
 
-    python evaluation/results.py [--to FILE] EXPERIMENT [ARGUMENT ...]
+    python evaluation/results.py [--to FILE] [--busy N] EXPERIMENT [ARGUMENT ...]
     python evaluation/results.py --publish PAGE/TABLE FILE
 
 What the experiment prints is shown as it comes. Its file is evaluation/results/FOLDER/NAME.json
 unless one is named: the command, its exit code, commit, kernel, cpus, date, and rows. A row of a
 printed table is an object by the table's heads, another line one with its "text". Experiments
 that know their figures better write the same document themselves (their ``--json FILE``).
+--busy keeps N loops busy meanwhile, and its file is NAME-beside-N.json.
 
 --publish takes the rows of such a file into the table of evaluation/results/PAGE.json from which
 ``make docs`` makes a page of docs/evaluation/: those rows that have all of its heads.
@@ -14,13 +15,14 @@ that know their figures better write the same document themselves (their ``--jso
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import json
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final
@@ -66,12 +68,29 @@ def parse_rows(lines: Sequence[str]) -> list[dict[str, str]]:
     return rows
 
 
-def run_experiment(script: Path, arguments: Sequence[str], file: Path) -> int:
+@contextlib.contextmanager
+def busy_loops(count: int) -> Iterator[None]:
+    """Keep so many loops busy meanwhile."""
+    loops: list[subprocess.Popen[bytes]] = []
+    try:
+        while len(loops) < count:
+            loops.append(subprocess.Popen([sys.executable, "-c", "while True: pass"]))
+        yield
+    finally:
+        for one in loops:
+            one.kill()
+            one.wait()
+
+
+def run_experiment(script: Path, arguments: Sequence[str], file: Path, busy: int = 0) -> int:
     """Run a script, show what it prints, and write its results; return its exit code."""
     command = [sys.executable, str(script), *arguments]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     lines = []
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+    with (
+        busy_loops(busy),
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process,
+    ):
         assert process.stdout is not None
         for line in process.stdout:
             print(line, end="", flush=True)
@@ -79,7 +98,7 @@ def run_experiment(script: Path, arguments: Sequence[str], file: Path) -> int:
     rows = [row for row in parse_rows(lines) if "left out" not in row.get("text", "")]
     # One that was stopped, or found nothing to measure, leaves the results of an earlier run.
     if rows and process.returncode >= 0:
-        write_results(file, parse_rows(lines), code=process.returncode)
+        write_results(file, parse_rows(lines), code=process.returncode, busy_loops=busy)
     return process.returncode
 
 
@@ -128,11 +147,15 @@ def main(words: Sequence[str]) -> int:
     to = None
     if words[:1] == ["--to"]:
         to, words = Path(words[1]), words[2:]
+    busy = 0
+    if words[:1] == ["--busy"]:
+        busy, words = int(words[1]), words[2:]
     if not words:
         sys.exit(__doc__)
     script = Path(words[0]).resolve()
-    file = to or RESULTS / script.relative_to(ROOT / "evaluation").with_suffix(".json")
-    return run_experiment(script, words[1:], file)
+    name = f"{script.stem}-beside-{busy}.json" if busy else f"{script.stem}.json"
+    file = to or RESULTS / script.relative_to(ROOT / "evaluation").with_name(name)
+    return run_experiment(script, words[1:], file, busy)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ from time import monotonic
 from typing import IO, TYPE_CHECKING, Final, NamedTuple, Protocol, cast
 
 from critpath import __version__
-from critpath.confined import run_confined
 from critpath.errors import CritpathError, UnreadableError
 from critpath.units import safe_text
 
@@ -222,6 +221,8 @@ def convert_foreign(
         try:
             # What else lies in a directory of perf's is read, too.
             beside = [path] if path.is_dir() else []
+            from critpath.confined import run_confined  # noqa: PLC0415 - start-up time
+
             writer, made = run_confined(read_all, beside, [directory])
             manifest = _describe(kind, writer, made)
             write_manifest(directory, manifest)

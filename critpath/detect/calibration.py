@@ -436,7 +436,9 @@ class Trial:
             mine = given[block][0] / divisor
             sums = np.concatenate([batch[block] for batch in drawn]) / divisor
             observed.append(mine.reshape(3, columns).max(axis=0))
-            assigned.append(sums.reshape(len(sums), 3, columns).max(axis=1))
+            # One after the other: numpy takes the largest of three in ten times as long.
+            rank, log, end = np.split(sums, 3, axis=1)
+            assigned.append(np.maximum(np.maximum(rank, log), end))
         return _Sums(np.array(observed), np.array(assigned))
 
     def _p_values(self, sums: _Sums) -> F64:

@@ -23,7 +23,6 @@ from critpath.files import atomic, discard, readable, write_text
 from critpath.model import PathSet
 from critpath.store.columns import is_count, is_texts
 from critpath.store.reading import RESIDENT, load_paths
-from critpath.store.writing import PathsWriter
 from critpath.stores import is_hole, refresh
 from critpath.untrusted import LARGEST, TooLargeError, load_json
 
@@ -77,6 +76,8 @@ class Dataset(Struct, frozen=True):
         recordings: tuple[str, ...] = ()
         # What a killed worker left is for `seal`, which looks through the directory once.
         with atomic(file, sweep=False) as stream:
+            from critpath.store.writing import PathsWriter  # noqa: PLC0415 - start-up time
+
             with PathsWriter(stream, aside=aside) as writer:
                 for index, paths in enumerate(sets):
                     writer.write(paths, more=index > 0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from critpath.store.baseline import is_baseline_file, load_baseline
 from critpath.store.dataset import Dataset, is_dataset
 from critpath.store.reading import RESIDENT, is_paths_file, load_paths
 
@@ -18,9 +17,13 @@ def find_format(path: Path) -> str:
 
     That is ``baseline``, ``paths`` or ``dataset``, whatever else is in it.
     """
-    if is_baseline_file(path):
-        return "baseline"
-    return "paths" if is_paths_file(path) else "dataset" if is_dataset(path) else ""
+    if is_paths_file(path):
+        return "paths"
+    if is_dataset(path):
+        return "dataset"
+    from critpath.store.baseline import is_baseline_file  # noqa: PLC0415 - start-up time
+
+    return "baseline" if is_baseline_file(path) else ""
 
 
 def load_sets(
@@ -40,6 +43,8 @@ def load_sets(
         return [load_paths(path, resident=resident, later=later)]
     if kind == "dataset":
         return Dataset(path).load()
+    from critpath.store.baseline import load_baseline  # noqa: PLC0415 - start-up time
+
     baseline = load_baseline(path)
     wanted = baseline.interrupts if interrupts is None else interrupts
     return baseline.list_sets(path, interrupts=wanted)

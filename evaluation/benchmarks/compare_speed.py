@@ -8,9 +8,9 @@ process, the median of interleaved rounds with their range; only the ratio means
 Then sets too large to be asked often: types, outliers and tests of 100,000 against 100,000
 executions, once, with the peak of the memory.
 
-``--short``: elapsed and CPU seconds of the whole command, installed as a wheel, on the two
-recordings of `critpath demo` as extracts, which differ, and on 1,000 against 1,000; and how
-many processors the latter keep busy.
+Before these, or alone (``--short``): elapsed and CPU seconds of the whole command, installed as a
+wheel, on the two recordings of `critpath demo` as extracts, which differ, and on 1,000 against
+1,000; how many processors the latter keep busy; and `critpath calibrate` of two sets of 105.
 ``--large [N]``: the whole command on N (100,000) against N stored executions, from two files
 and from two datasets of twenty parts, beside DuckDB's scan of the files; some minutes, and 300 MB
 of disk.  Of a million, 2 GB of disk.
@@ -258,6 +258,9 @@ def short(rounds: int, directory: Path) -> None:
     types = types_of((20, 24, 30, 36, 40, 50, 60))
     for seed, (name, file) in enumerate(zip(names, thousand, strict=True), 1):
         save_paths(draw(1000, types, seed, faulty=name == "sample"), file)
+    few = [directory / f"{n}-105.parquet" for n in names]
+    for seed, file in enumerate(few, 3):
+        save_paths(draw(105, types, seed, faulty=False), file)
     taken: dict[str, list[Taken]] = {"two small extracts": [], "1,000 with 1,000": []}
     bare: list[Taken] = []
     for _ in range(rounds + 1):  # the first compiles and fills caches
@@ -275,6 +278,11 @@ def short(rounds: int, directory: Path) -> None:
         part = statistics.median(one.wall / one.cpu for one in each[1:])
         times = statistics.median(ratios(each[1:], bare[1:]))
         print(f"| {name} | {elapsed} | {cpu} | {part:.2f} | {times:.1f} times its CPU |")
+    for jobs in ("1", "auto"):
+        # Processes that judge are nobody's that ends here: their CPU time is not seen.
+        one = installed.run("--quiet", "calibrate", "--jobs", jobs, *few, codes=(0, 1))
+        print(f"calibrate, two sets of 105, --jobs {jobs}: {one.wall:.1f} s elapsed", end="")
+        print(f", {one.cpu:.1f} s CPU" if jobs == "1" else "", flush=True)
 
 
 def save_stored(n: int, parts: int, directory: Path) -> None:
@@ -421,6 +429,7 @@ def main() -> None:
         elif options.large:
             stored(options.large, directory)
         else:
+            short(options.rounds, directory)
             print_beside(beside_the_import(options.rounds, directory))
             at_scale((1_000, 10_000, 100_000), directory)
 

@@ -74,6 +74,11 @@ def main() -> None:
         assert flight.stderr is not None
         while "profile" not in flight.stderr.readline():
             pass
+        time.sleep(2)
+        before, begun = cpu_time(flight.pid), time.monotonic()
+        time.sleep(asked.seconds * asked.turns)
+        idle = (cpu_time(flight.pid) - before) / (time.monotonic() - begun)
+        memory = Path(f"/proc/{flight.pid}/status").read_text().partition("VmRSS:")[2].split()[0]
         long = asked.seconds * asked.turns * 2 + 10
         # Long enough to fill the buffers before they are moved.
         load = subprocess.Popen([sys.executable, "-c", LOAD, str(long), "0.002"])
@@ -98,6 +103,8 @@ def main() -> None:
         load.terminate()
         load.wait()
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cpus")
+    print(f"recorder beside no load of ours: {100 * idle:.3f} % of a cpu", end=", ")
+    print(f"{int(memory) / 1e3:.0f} MB")
     for shown, of in cost.items():
         what = "with top" if shown else "alone"
         print(

@@ -39,6 +39,9 @@ from critpath_marks.sessions import new_session_name
 from critpath_record import bpf
 from critpath_record.recorder import RECORDERS, RecorderSettings
 
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+from results import busy_loops
+
 HERE = Path(__file__).resolve().parent
 TRACEPOINTS = Path("/sys/kernel/tracing/events")
 CRITPATH = (sys.executable, "-P", "-m", "critpath")
@@ -286,19 +289,6 @@ def own_table(program: str, rounds: int, tools: dict[str, Callable[[str], list[s
         print(f"| {name} | {cpu:.0f} | {part:.2f} | {waits:.0f} | {elapsed:.0f} |")
 
 
-@contextlib.contextmanager
-def starved() -> Iterator[None]:
-    """Keep two busy loops on every cpu meanwhile."""
-    loop = [sys.executable, "-c", "while True: pass"]
-    loops = [subprocess.Popen(loop) for _ in range(2 * (os.cpu_count() or 1))]
-    try:
-        yield
-    finally:
-        for one in loops:
-            one.kill()
-            one.wait()
-
-
 def record_machine(seconds: float) -> float:
     """Return how long a recording of the whole machine for so many seconds takes."""
     with tempfile.TemporaryDirectory(prefix="critpath-overhead-") as place:
@@ -321,7 +311,7 @@ def measure_own(program: str, rounds: int, *, beside: bool) -> None:
         tools["trace-cmd record"] = lambda place: [*trace_cmd_record(place), *chosen_events()]
     own_table(program, rounds, tools)
     if beside:
-        with starved():
+        with busy_loops(2 * (os.cpu_count() or 1)):
             print("\nbeside two busy loops on every cpu:\n")
             own_table(program, rounds, tools)
             print(f"\ncritpath record -a --duration 10 took {record_machine(10):.1f} s")
