@@ -9,7 +9,7 @@ import pytest
 
 @pytest.fixture(scope="module")
 def out(run_in_guest):
-    return run_in_guest("short.sh", "flood.py")
+    return run_in_guest("short.sh", "flood.py", "listening.py")
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +41,21 @@ def test_under_a_budget_runs_are_recorded_whole_or_not_at_all(out, said, manifes
     kept = out / "budget" / "selected.jsonl"
     chosen = kept.read_text().splitlines() if kept.exists() else []
     assert len(executions(out / "budget") if chosen else []) == len(chosen)
+
+
+def test_an_ordinary_user_with_capabilities_records_what_root_does(out, said, manifest):
+    """What differs is when it was, and how much happened; its command gets no capability."""
+    mine, roots = (manifest(out / name) for name in ("user/rec", "root"))
+    for name in ("root", "capable", "commanded", "read"):
+        said(name)
+    for of in (mine, roots):
+        of["recorder"] |= {"event_count": 0, "clock": 0, "marks": 0}
+    assert mine["recorder"] == roots["recorder"]
+    assert mine["warnings"] == roots["warnings"]
+    assert [one["cpu"] for one in mine["streams"]] == [one["cpu"] for one in roots["streams"]]
+    name, *capabilities = said("commanded").split()[:7]
+    assert name == "stranger"
+    assert {word.strip("0") for word in capabilities[1::2]} == {""}
 
 
 def test_nothing_is_left(out):
