@@ -160,6 +160,29 @@ def test_doctor_in_a_container_says_what_is_missing(image, tmp_path):
     assert json.loads(mapped.stdout)["can_record"] is False
 
 
+def test_an_ordinary_user_in_a_container_with_exactly_its_capabilities(image, tmp_path):
+    """The line of docs/least-root.md; its command has none of them."""
+    state = tmp_path / "state"
+    state.mkdir()
+    state.chmod(0o777)
+    tmp_path.chmod(0o755)
+    caps = (*ALL, "DAC_OVERRIDE")
+    more = ("--user=1001:1001", "--security-opt=no-new-privileges")
+    line = "/bin/busybox id -u; /bin/busybox grep Cap /proc/self/status"
+    words = ("record", "--recorder", "ftrace", "-o", "/state/rec", "--", "/bin/sh", "-c", line)
+    done = run_inside(image, state, *words, caps=caps, more=more)
+    if "OCI" in done.stderr:
+        pytest.skip(f"podman cannot run that here: {done.stderr.strip()[-200:]}")
+    assert done.returncode == 0, done.stderr
+    user, *of = done.stdout.split()
+    capabilities = dict(zip(of[::2], of[1::2], strict=True))
+    assert user == "1001"
+    assert {int(capabilities[f"Cap{kind}:"], 16) for kind in ("Prm", "Eff", "Amb")} == {0}
+    assert (state / "rec").stat().st_uid == 1001
+    (ran,) = read_manifest(state / "rec").runs
+    assert ran.exit_code == 0
+
+
 @pytest.mark.parametrize("groups", ["host", "private"])
 def test_a_flight_recorder_in_a_container_without_any_capability(image, tmp_path, groups):
     """It names other containers, also where it sees their groups by other paths."""
