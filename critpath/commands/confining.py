@@ -46,7 +46,7 @@ def confine(arguments: argparse.Namespace, settings: Settings) -> None:
     if not _reads(arguments):
         return
     given = {**vars(arguments), "known": settings["known"]}
-    words = [*_words(given)]
+    words = [*_words(given), *_named_by(settings["execution"])]
     engine = str(getattr(arguments, "engine", ""))
     network = engine.startswith("dask:") or any(map(stores.find_url, words))
     inputs = [place for word in words for place in _follow(Path(word))]
@@ -95,6 +95,15 @@ def _words(given: dict[str, Any]) -> Iterator[str]:
             for word in value if isinstance(value, list | tuple) else [value]:
                 if isinstance(word, str | Path) and str(word):
                     yield str(word)
+
+
+def _named_by(specification: str | None) -> Iterator[str]:
+    """Yield what says which runs are meant: a file of windows, a recording to learn from."""
+    from critpath.executions import parse_specification  # noqa: PLC0415 - start-up time
+
+    with suppress(CritpathError):  # said where it is used
+        of = parse_specification(specification or "process")
+        yield from filter(None, (of.file, of.requests.learn))
 
 
 def _follow(place: Path) -> Iterator[Path]:

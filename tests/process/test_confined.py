@@ -232,3 +232,27 @@ def test_a_hostile_reader_is_refused_in_every_verb(name, inputs, tmp_path):
         *("out", "out.html", "out.json", "team.known")
     }
     assert (home / ".profile").read_text() == ""
+
+
+def test_a_file_that_says_which_runs_are_meant_is_read(inputs, tmp_path):
+    """It is named within a word: where it lies is not among what is read anyway."""
+
+    def ask(*execution):
+        words = ["-P", "-m", "critpath", "path", str(inputs / "rec"), "--format", "json"]
+        done = subprocess.run(
+            [sys.executable, *words, *execution],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout.splitlines()[0])
+
+    of = ask()
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "windows.csv").write_text(
+        f"begin_ns,end_ns,tid,label\n{of['begin']},{of['end']},{of['subject']['tid']},x\n"
+    )
+    assert ask("--execution", f"windows:{home / 'windows.csv'}")["label"] == "x"
