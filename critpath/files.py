@@ -11,7 +11,7 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
@@ -74,6 +74,42 @@ def atomic(path: Path, *, sweep: bool = True) -> Iterator[IO[bytes]]:
         if isinstance(error, OSError):
             raise UsageError(f"cannot write {path}: {error.strerror or error}", _DO) from error
         raise
+
+
+@contextmanager
+def given_back(paths: Iterable[Path]) -> Iterator[list[os.stat_result]]:
+    """Give files back what they were should what follows fail: those that are replaced in it.
+
+    Not where a file system has no hard links, on an object store, or what is no regular file.
+
+    Yields
+    ------
+    list of os.stat_result
+        Takes the files that are put there: no other one is removed.
+    """
+    kept: dict[Path, Path | None] = {}
+    ours: list[os.stat_result] = []
+    try:
+        for target in map(resolve_safely, paths):
+            if not os.path.lexists(target):
+                kept[target] = None
+            elif target.is_file() and not stores.is_stored(target):
+                old = temp_sibling(target, "old")
+                with suppress(OSError):
+                    old.hardlink_to(target)
+                    kept[target] = old
+        yield ours
+    except BaseException:
+        for target, old in kept.items():
+            with suppress(OSError):
+                if old is not None:
+                    old.replace(target)
+                elif any(os.path.samestat(target.lstat(), one) for one in ours):
+                    target.unlink()
+        raise
+    finally:
+        for old in filter(None, kept.values()):
+            discard(old)  # also where it is the target's own file still
 
 
 @contextmanager

@@ -36,6 +36,11 @@ _DAMAGE: Final = (
     NotImplementedError,
 )
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
+# What the system cannot do now; anything else is what the file is.
+_TROUBLES: Final = _FULL - {errno.EFBIG} | {
+    *(errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EACCES, errno.EBUSY),
+    *(errno.ENOLCK, errno.ESTALE, errno.ETIMEDOUT),
+}
 _DECODERS: Final = frozenset({"pyarrow", "msgspec", "struct", "zlib", "_csv"})
 
 
@@ -75,6 +80,15 @@ def refuse_damaged(file: str | Path, do: str, what: str = "damaged") -> Iterator
         first = safe_text(f"{error}".partition("\n")[0])
         why = f" ({shorten(first, _SHOWN)})" if first else ""
         raise UnreadableError(f"{file}: {what}{why}", do) from error
+
+
+def find_trouble(error: BaseException | None) -> OSError | None:
+    """Return the system's trouble that an error comes of: it says nothing of what a file is."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in _TROUBLES:
+            return error
+        error = error.__cause__
+    return None
 
 
 def read_regular(
@@ -142,12 +156,19 @@ def digest_regular(name: str | Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def read_object(name: str | Path, most: int, **how: Any) -> Mapping[str, Any]:
-    """Return the JSON object in a file that `read_regular` reads; empty where there is none."""
+def read_object(
+    name: str | Path, most: int, *, strict: bool = False, **how: Any
+) -> Mapping[str, Any]:
+    """Return the JSON object in a file that `read_regular` reads; empty where there is none.
+
+    If `strict`, OSError where it cannot be read now: there may be one.
+    """
     try:
         # Surrogates stay: where files are, whose names may be no UTF-8, is written there.
         found = load_json(read_regular(name, most, **how), surrogates=True)
-    except (OSError, ValueError, RecursionError):
+    except (OSError, ValueError, RecursionError) as error:
+        if strict and find_trouble(error):
+            raise
         return {}
     return found if isinstance(found, dict) else {}
 

@@ -7,6 +7,7 @@ exchange a name at any moment; a descriptor keeps pointing at the same directory
 from __future__ import annotations
 
 import os
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
@@ -54,6 +55,33 @@ def restore_name_in_error(error: BaseException, fd_path: Path, name: Path) -> No
 def restore_name(text: str, fd_path: Path, name: Path) -> str:
     """Replace a descriptor's path by the user's name for it in a text."""
     return text.replace(f"{fd_path}/", f"{name}/").replace(str(fd_path), str(name))
+
+
+def list_matching(directory: Path, *levels: str) -> list[Path]:
+    """Return what is below a directory under such names, a pattern for each level, in order.
+
+    OSError where that cannot be told: `Path.glob` leaves out what it cannot read.
+    """
+    found = [directory]
+    for pattern in levels:
+        found = [one / n for one in found for n in _list_names(one) if fnmatchcase(n, pattern)]
+    return found
+
+
+def _list_names(directory: Path) -> list[str]:
+    try:
+        return sorted(os.listdir(directory))  # noqa: PTH208 - names
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def list_metadata(trace: Path) -> list[Path]:
+    """Return the metadata of all traces below a directory; OSError as `list_matching`."""
+    found = list_matching(trace, "metadata")
+    for place in list_matching(trace, "*"):
+        if place.is_dir() and not place.is_symlink():
+            found += list_metadata(place)
+    return found
 
 
 def write_whole(place: Path, text: str, *, sync: bool = False) -> None:

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from critpath.errors import CritpathError, UsageError
 from critpath.units import plural, safe_text
 from critpath_record.ctf.trace import CtfEventClass, TraceWriter, declare_integer
-from critpath_record.dirfd import open_dir
+from critpath_record.dirfd import list_matching, open_dir
 from critpath_record.scripts import split_python
 from critpath_record.shared import SharedPlace
 from critpath_record.source import Source, Taken
@@ -409,7 +409,7 @@ def _write_all(directory: Path, found: _Found, span: tuple[int, int]) -> tuple[s
 
 def _find_clock(directory: Path) -> tuple[uuid.UUID, int]:
     """Return the identity of the kernel trace's clock, and its offset (ns)."""
-    for metadata in sorted((directory / "trace").glob("*/metadata")):
+    for metadata in list_matching(directory / "trace", "*", "metadata"):
         text = metadata.read_bytes()[: 1 << 20].decode("utf-8", "replace")
         clock, offset = _CLOCK_UUID.search(text), _CLOCK_OFFSET.search(text)
         if clock and offset:

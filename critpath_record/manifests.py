@@ -31,7 +31,7 @@ from critpath.model.recording import (
 from critpath.schema.ways import REQUESTS, SOCKETS
 from critpath.units import plural
 from critpath.untrusted import digest_regular, load_json, read_regular
-from critpath_record.dirfd import write_whole
+from critpath_record.dirfd import list_matching, list_metadata, write_whole
 from critpath_record.output import OutputDirectory
 from critpath_record.proc import list_pids, read_name, read_text
 from critpath_record.profiles import profile_label, records_network
@@ -189,7 +189,11 @@ def keep_unfinished(
     except CritpathError as gone:
         return gone
     raw = (first / "raw" / "raw.json").is_file()
-    if not raw and not any((first / TRACE).glob("*/metadata")):
+    trace: Sequence[Path] = ()
+    with contextlib.suppress(OSError):
+        trace = [first]  # where nothing can be told there may be one
+        trace = list_matching(first / TRACE, "*", "metadata")
+    if not raw and not trace:
         output.discard()
         return CritpathError(error.what, error.do)
     missing = ""
@@ -253,7 +257,7 @@ def write_manifest(directory: Path, manifest: Manifest) -> None:
 def digest_files(directory: Path) -> dict[str, str]:
     """Return the SHA-256 of what a recording has beside its trace's streams, by its name there."""
     places = [directory / name for name in (*BESIDE, SAMPLED, COUNTS)]
-    places += [*directory.glob(f"{STACKS}/*"), *directory.glob(f"{TRACE}/**/metadata")]
+    places += [*list_matching(directory, STACKS, "*"), *list_metadata(directory / TRACE)]
     found = {}
     for place in sorted(places):
         with contextlib.suppress(FileNotFoundError):

@@ -25,7 +25,14 @@ from critpath.model.recording import COUNTS, INTERRUPTED, NORMAL, RECORDING, SAM
 from critpath.untrusted import refuse_damaged
 from critpath_marks.sessions import owner_of
 from critpath_record import rooted
-from critpath_record.dirfd import is_proc_fd_path, open_dir, proc_fd_path, restore_name_in_error
+from critpath_record.dirfd import (
+    is_proc_fd_path,
+    list_matching,
+    list_metadata,
+    open_dir,
+    proc_fd_path,
+    restore_name_in_error,
+)
 from critpath_record.identity import is_dead_session
 from critpath_record.manifests import (
     RUNS,
@@ -219,7 +226,7 @@ def measure_streams(directory: Path, known: Sequence[StreamFacts] = ()) -> tuple
     names = {one.name for one in known}
     files = sorted(
         file
-        for metadata in (directory / TRACE).rglob("metadata")
+        for metadata in list_metadata(directory / TRACE)
         for file in metadata.parent.iterdir()
         if file.is_file() and file.name != "metadata" and not file.name.startswith(".")
     )
@@ -367,7 +374,7 @@ def _has_data(directory: Path) -> bool:
     """Return whether a trace can be made of what is there."""
     described = (directory / "raw" / "raw.json").is_file()
     counted = (directory / COUNTS).is_file()
-    return described or counted or any((directory / "trace").glob("*/metadata"))
+    return described or counted or bool(list_matching(directory / "trace", "*", "metadata"))
 
 
 def _belongs_to(top: Path, session: str) -> bool:

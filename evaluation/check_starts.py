@@ -157,6 +157,7 @@ STARTS: Final = (
     Start("recording/record_faults.py", "1", "kernel cc"),
     Start("recording/recording_faults.py", "--only command", "kernel cc"),
     Start("recording/soak.py", "--seconds 1 --rate 50", "kernel"),
+    Start("recording/writer_faults.py", "1 ^metrics", "cc"),
     Start(
         "results.py",
         "--to {made}/r.json --busy 1 " + str(HERE / "benchmarks/false_alarms.py") + " 1",

@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             why = error.what
     if why:
         for archive in archives:
-            _unpack(archive, directory / SHIPPED)
+            _unpack(archive, directory / SHIPPED / archive.name.removesuffix(".tar.xz"))
         places = directory / SHIPPED / NORMAL, directory / SHIPPED / SAMPLE
         about = (
             "These are recordings that come with critpath, made in a virtual machine; "
@@ -129,15 +129,15 @@ def _archive(name: str) -> Traversable:
 
 
 def _extract(tar: tarfile.TarFile, directory: Path) -> None:
-    """Write the files of an archive below a directory, and nothing else.
+    """Write the files of an archive, all in one directory, below another; nothing else.
 
     ``extractall(filter="data")`` does more, but Python has it only from 3.11.4 on and
     Debian 12 ships 3.11.2.
     """
     for member in tar:
-        parts = Path(member.name).parts
+        parts = Path(member.name).parts[1:]
         stream = tar.extractfile(member) if member.isfile() else None
-        if stream is None or not parts or ".." in parts or Path(member.name).is_absolute():
+        if stream is None or not parts or ".." in parts:
             continue
         target = directory.joinpath(*parts)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -148,9 +148,16 @@ def _unpack(archive: Traversable, directory: Path) -> None:
     """Unpack one shipped recording; its files cannot leave the directory."""
     import tarfile  # noqa: PLC0415 - start-up time of the other verbs
 
+    from critpath.files import atomic_directory  # noqa: PLC0415 - as above
+
     try:
-        with archive.open("rb") as stream, tarfile.open(fileobj=stream, mode="r:xz") as tar:
-            _extract(tar, directory)
+        directory.parent.mkdir(exist_ok=True)
+        with (
+            atomic_directory(directory) as place,
+            archive.open("rb") as stream,
+            tarfile.open(fileobj=stream, mode="r:xz") as tar,
+        ):
+            _extract(tar, place)
     except (tarfile.TarError, EOFError) as error:
         raise CritpathError(
             f"the demo's recording {archive.name} is damaged: {error}", "install critpath again"

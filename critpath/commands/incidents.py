@@ -257,10 +257,10 @@ def _list(directory: Path, arguments: argparse.Namespace, settings: Settings) ->
 
     shown: dict[str, int] = {}
 
-    def note(name: str, what: str) -> None:
+    def note(name: str, error: UnreadableError) -> None:
         if name not in shown:
             shown[name] = 0
-            warn([f"{name} cannot be read: {what}"], quiet=settings["quiet"])
+            warn([f"{name} cannot be read: {error.what}"], quiet=settings["quiet"])
 
     with _until_signal() if arguments.follow else contextlib.nullcontext() as stopping:
         while True:

@@ -97,12 +97,12 @@ def write_pieces(place: str, pieces: Iterable[bytes]) -> None:
 def write_together(texts: Mapping[str, str]) -> None:
     """Write files, all or none of them.
 
-    Each is whole and on the disk under another name before the first gets its own; then
-    only a directory that somebody changes meanwhile can keep one from it.
+    Each is whole and on the disk under another name before the first gets its own; where one
+    does not get it, those before it are what they were.
     """
-    from critpath.files import atomic  # noqa: PLC0415 - numpy
+    from critpath.files import atomic, given_back  # noqa: PLC0415 - numpy
 
-    with ExitStack() as stack:
+    with given_back(map(Path, texts)) as ours, ExitStack() as stack:
         for place, text in texts.items():
             stream = stack.enter_context(atomic(Path(place)))
             try:
@@ -110,6 +110,7 @@ def write_together(texts: Mapping[str, str]) -> None:
                 stream.flush()
                 with suppress(OSError):  # a device or a pipe has none
                     os.fsync(stream.fileno())
+                ours.append(os.fstat(stream.fileno()))
             except OSError as error:
                 # Here, as the contexts of the other files would say that it was theirs.
                 raise UsageError(

@@ -21,7 +21,7 @@ from critpath.incidents.dumps import NAME
 from critpath.incidents.usual import DIRECTORY
 from critpath.report.document import load_document, to_json, to_plain
 from critpath.units import safe_text
-from critpath.untrusted import LARGEST, load_json, read_regular, refuse_damaged
+from critpath.untrusted import LARGEST, find_trouble, load_json, read_regular, refuse_damaged
 
 INCIDENT, COMPARISON, PAGE = "incident.json", "comparison.json", "page.html"
 STATE: Final = "state.json"
@@ -64,7 +64,7 @@ def list_incidents(directory: Path) -> list[str]:
     except OSError as error:
         raise UnreadableError(
             f"cannot read {directory}: {error.strerror}", "name the directory of incidents"
-        ) from None
+        ) from error
     return sorted(n for n in names if NAME.fullmatch(n) and not (directory / n).is_symlink())
 
 
@@ -84,14 +84,14 @@ def load_comparison(place: Path) -> ComparisonDocument | None:
 
 
 def read_incidents(
-    directory: Path, note: Callable[[str, str], None] = lambda _name, _what: None
+    directory: Path, note: Callable[[str, UnreadableError], None] = lambda _name, _error: None
 ) -> Iterator[IncidentDocument]:
-    """Yield those that can be read, oldest first; note the names of others, and what is wrong."""
+    """Yield those that can be read, oldest first; note the names of others, and why."""
     for name in list_incidents(directory):
         try:
             yield load_incident(directory / name)
         except UnreadableError as error:
-            note(name, error.what)
+            note(name, error)
 
 
 def _load(file: Path, most: int) -> Document:
@@ -103,16 +103,18 @@ def _read(file: Path, most: int) -> bytes:
     try:
         return read_regular(file, most)
     except OSError as error:
-        raise UnreadableError(f"{file}: {error.strerror or error}", "remove it") from None
+        raise UnreadableError(f"{file}: {error.strerror or error}", "remove it") from error
 
 
 def load_state(directory: Path) -> LookingState | None:
-    """Return what was kept in mind; None where that is damaged."""
+    """Return what was kept in mind; None where that is damaged, an error where it is not read."""
     if not os.path.lexists(directory / STATE):
         return LookingState()
     try:
         return LookingState.read(load_json(_read(directory / STATE, _LARGEST_STATE)))
-    except (CritpathError, ValueError, RecursionError):
+    except (CritpathError, ValueError, RecursionError) as error:
+        if find_trouble(error):
+            raise
         return None
 
 

@@ -7,7 +7,7 @@ import errno
 import math
 import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -21,7 +21,7 @@ from critpath.documents import (
 )
 from critpath.documents.base import change
 from critpath.documents.incidents import DumpEntry, LookingState, UsualEntry
-from critpath.errors import CODE_BY_VERDICT, EXIT_INCONCLUSIVE, CritpathError
+from critpath.errors import CODE_BY_VERDICT, EXIT_INCONCLUSIVE, CritpathError, UnreadableError
 from critpath.incidents import keeping
 from critpath.incidents.choosing import find_chances, focus, split_at, thin
 from critpath.incidents.dumps import USUAL, Dump, list_dumps, open_dump
@@ -36,6 +36,7 @@ from critpath.schema.parameters.shared import INCIDENTS
 from critpath.text import incidents as words
 from critpath.text.answer import describe_headline, first_cause
 from critpath.units import NS_PER_S
+from critpath.untrusted import find_trouble
 
 _HOUR, _DAY = 3600, 24 * 3600
 _USUAL: Final = f"-{USUAL}"  # how the names of such dumps end
@@ -142,11 +143,15 @@ class Looker:
                     self._look_at(self._how.flight / name, gave_up=gave_up)
                 seen = [*seen, name]
                 self.keep(seen=seen, trying="")
-            except OSError as error:
-                if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
-                    raise
-                self._say_full()  # the dump is looked at again when there is room
+            except (OSError, CritpathError) as error:
+                # The dump is looked at again: when there is room, or from the next start on.
                 self._state = change(self._state, trying="")
+                with contextlib.suppress(OSError, CritpathError):
+                    self.keep(seen=seen)
+                trouble = find_trouble(error)
+                if trouble is None or trouble.errno not in {errno.ENOSPC, errno.EDQUOT}:
+                    raise
+                self._say_full()
                 return number
         return len(new)
 
@@ -175,13 +180,16 @@ class Looker:
             self._note(dump, None, UsualEntry(""), words.describe_given_up())
             return
         try:
-            paths = self._how.read(dump)
+            with _not_ours():
+                paths = self._how.read(dump)
             self._look_at_programs(dump, paths)
             if dump.is_usual:
                 self._look_at_usual(dump, paths)
             else:
                 self._look_at_alarm(dump, paths)
         except CritpathError as error:
+            if find_trouble(error):  # of our directory, and not what the dump is
+                raise
             if dump.is_usual:
                 self._how.say(words.describe_unread(dump.name, error.what))
             else:
@@ -246,8 +254,9 @@ class Looker:
             return
         second, since = dump.at // NS_PER_S, find_onset(dump)
         self._usual.forget(since, second, self._state.age)
-        alarms = [*self._state.alarms, (int(since), second + round(INCIDENTS.around))]
-        self.keep(alarms=alarms[-_ALARMS:])
+        alarm = (int(since), second + round(INCIDENTS.around))
+        if alarm not in self._state.alarms:  # by a look that failed later
+            self.keep(alarms=[*self._state.alarms, alarm][-_ALARMS:])
 
     def _add(self, dump: Dump, paths: PathSet) -> None:
         self._usual.add(paths, dump.at // NS_PER_S, self._state.age)
@@ -303,7 +312,9 @@ class Looker:
         if one.verdict in SLOWER:
             self._note_unusual(dump)
         going_on = self._find_going_on(one)
-        if going_on is not None:
+        if going_on is not None and dump.name in going_on.dumps:
+            one = going_on  # what failed before failed when it had been written
+        elif going_on is not None:
             one = change(
                 going_on,
                 count=going_on.count + 1,
@@ -316,7 +327,8 @@ class Looker:
             if document is not None:
                 if document.verdict in SLOWER:
                     first = self._how.directory / (usual.files[0] if usual.files else dump.name)
-                    one.known = self._how.look_up(document, first, dump.path)
+                    with _not_ours():
+                        one.known = self._how.look_up(document, first, dump.path)
                 page = self._how.render(document, words.describe_incident(one))
             keeping.save_incident(self._how.directory, one, document, page)
             keeping.remove_oldest(self._how.directory, self._how.quota, one.id)
@@ -325,12 +337,27 @@ class Looker:
     def _find_going_on(self, one: IncidentDocument) -> IncidentDocument | None:
         """Return the incident that a new one is: of the same kind and cause, within an hour."""
         at = parse_time(one.when)
-        for other in reversed(list(keeping.read_incidents(self._how.directory))):
+        for other in reversed(list(keeping.read_incidents(self._how.directory, _skip_damaged))):
             apart = at - parse_time(other.last)
             same = find_identity(other) == find_identity(one)
             if 0 <= apart < _HOUR and same and _may_be_of(other, one):
                 return other
         return None
+
+
+@contextlib.contextmanager
+def _not_ours() -> Iterator[None]:
+    """Let an error be of what is looked at, whatever trouble of the system it comes of."""
+    try:
+        yield
+    except CritpathError as error:
+        raise CritpathError(error.what, error.do) from None
+
+
+def _skip_damaged(_: str, error: UnreadableError) -> None:
+    """Leave an incident out that cannot be told, unless it may be told later."""
+    if find_trouble(error):
+        raise error
 
 
 def find_onset(dump: Dump) -> float:

@@ -23,6 +23,7 @@ from critpath.model.joining import join_sets
 from critpath.model.paths import find_epochs
 from critpath.store import Baseline, make_sessions
 from critpath.units import NS_PER_S
+from critpath.untrusted import find_trouble
 
 DIRECTORY: Final = "usual"
 _BLOCK: Final = 6 * 3600  # s of a file
@@ -241,7 +242,9 @@ class Usual:
         place = self._place / file.name
         try:
             baseline = None if place.is_symlink() else Baseline.load(place)
-        except CritpathError:
+        except CritpathError as error:
+            if find_trouble(error):  # it may be whole, and is not to be replaced
+                raise
             return None
         return baseline if baseline and baseline.interrupts == self._interrupts else None
 

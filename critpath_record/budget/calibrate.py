@@ -244,7 +244,9 @@ def _directory(place: Path) -> Iterator[int]:
 
 
 def _read_all(place: Path, directory: int) -> Mapping[str, Any]:
-    return read_object(place.name, _LARGEST, dir_fd=directory, owners={os.geteuid()})
+    """Return what is kept; OSError where it cannot be read now, and is not to be replaced."""
+    owners = {os.geteuid()}
+    return read_object(place.name, _LARGEST, strict=True, dir_fd=directory, owners=owners)
 
 
 def _read(place: Path, key: str) -> tuple[Costs | None, float]:

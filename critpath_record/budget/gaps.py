@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from critpath.model import Gap
+from critpath_record.dirfd import write_whole
 
 FILE: Final = "gaps.jsonl"  # of a recording
 JOURNAL: Final = "gaps-journal.jsonl"  # in raw/
@@ -52,6 +53,7 @@ class Journal:
     def __init__(self, path: Path) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_EXCL | os.O_CLOEXEC
         self._file = os.open(path, flags, 0o600)
+        self._torn = False
 
     def close_layer(self, layer: str, why: str, act: Callable[[], None]) -> None:
         """Close a layer by `act`, and note when."""
@@ -80,7 +82,11 @@ class Journal:
 
     def _write(self, row: str) -> None:
         # Names of layers and reasons are ours: a serializer would take longer than to close does.
-        os.write(self._file, row.encode("ascii"))
+        data = f"\n{row}".encode("ascii") if self._torn else row.encode("ascii")
+        self._torn = True  # half a line would spoil the next
+        while data:
+            data = data[os.write(self._file, data) :]
+        self._torn = False
 
     def close(self) -> None:
         """Close the file; idempotent."""
@@ -147,10 +153,8 @@ def _read_rows(path: Path) -> Iterator[dict[str, int]]:
 
 def write_gaps(path: Path, gaps: list[LayerGap]) -> None:
     """Write ``gaps.jsonl``, whole or not at all."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     lines = "".join(json.dumps(asdict(gap), separators=(",", ":")) + "\n" for gap in gaps)
-    unfinished.write_text(lines, encoding="ascii")
-    unfinished.replace(path)
+    write_whole(path, lines)
 
 
 def finish_gaps(raw: Path, directory: Path, begin: int, end: int, noticed: Sequence[Gap]) -> None:
@@ -161,8 +165,9 @@ def finish_gaps(raw: Path, directory: Path, begin: int, end: int, noticed: Seque
         if high > low:
             gaps.append(LayerGap(low, high, high, high, BASE, OTHER))
     write_gaps(directory / FILE, join_overlapping(gaps))
-    with contextlib.suppress(OSError):
-        (directory / SELECTED).write_bytes((raw / SELECTED).read_bytes())
+    if (raw / SELECTED).exists():
+        chosen = (raw / SELECTED).read_text(encoding="utf-8", errors="replace")
+        write_whole(directory / SELECTED, chosen)
 
 
 def join_overlapping(gaps: Sequence[LayerGap]) -> list[LayerGap]:

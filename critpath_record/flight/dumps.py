@@ -31,6 +31,7 @@ from critpath.units import NS_PER_S
 from critpath_marks.sessions import new_session_name, start_time
 from critpath_record.budget.gaps import JOURNAL, SUMMARY
 from critpath_record.builds import read_build_id
+from critpath_record.dirfd import list_matching
 from critpath_record.flight.conditions import COMMAND, USUAL
 from critpath_record.flight.memory import Before
 from critpath_record.flight.pages import cut, is_empty
@@ -285,7 +286,7 @@ def describe(building: Path, prepared: Mapping[str, Any]) -> Manifest:
     page, begin = int(prepared["description"]["page_bytes"]), int(prepared["begin"])
     layers = [raw / LAYERS / str(name) for name in prepared["layers"]]
     every = (raw, *(raw / LAYERS).iterdir())
-    files = {place: [*place.glob("cpu[0-9]*")] for place in every}
+    files = {place: list_matching(place, "cpu[0-9]*") for place in every}
     for file in (file for of in files.values() for file in of):
         cut(file, page, begin)
     if all(is_empty(file, page) for file in files[layers[0]]):
@@ -400,14 +401,16 @@ def _finish(building: Path) -> int:
     recorded.release()
     target = Path(prepared["target"])
     building.rename(target)
-    return remove_oldest(target.parent, int(prepared["keep"]), target)
+    with contextlib.suppress(OSError):  # it is there: the next one makes room
+        return remove_oldest(target.parent, int(prepared["keep"]), target)
+    return 0
 
 
 def _leave(layers: Path, names: Sequence[str], place: Path) -> None:
     """Keep pages where the next dump finds them: the same files, once more."""
     for name in names:
         (place / name).mkdir(mode=0o700, parents=True)
-        for file in (layers / name).glob("cpu[0-9]*"):
+        for file in list_matching(layers / name, "cpu[0-9]*"):
             (place / name / file.name).hardlink_to(file)
 
 

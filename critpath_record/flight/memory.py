@@ -27,6 +27,7 @@ from typing import Final
 from critpath.errors import CritpathError
 from critpath.units import NS_PER_S
 from critpath_record.budget.gaps import Journal
+from critpath_record.dirfd import list_matching
 from critpath_record.flight.pages import HEAD, SIZE, find_begin, page_time
 from critpath_record.ftrace import raw as raws
 from critpath_record.ftrace.drain import (
@@ -326,7 +327,7 @@ class Before:
 
     def put_first(self, layers: Path) -> None:
         """Put these pages before those of every layer and cpu."""
-        for file in self.place.glob("*/cpu*"):
+        for file in list_matching(self.place, "*", "cpu*"):
             to = layers / file.parent.name / file.name
             joined = to.with_name(f".{to.name}")
             with joined.open("xb") as stream:

@@ -31,6 +31,7 @@ from critpath_record.budget.gaps import BASE, JOURNAL, is_under_budget, last_tim
 from critpath_record.ctf.beside import gap_classes, label_class, pack_gaps, pack_labels
 from critpath_record.ctf.statedump import Row, ThreadState, pack_statedump, statedump_classes
 from critpath_record.ctf.trace import COMPACT_IDS, CtfEventClass, TraceWriter, declare_integer
+from critpath_record.dirfd import list_matching
 from critpath_record.ftrace import _pages
 from critpath_record.ftrace.ctf_events import (
     FORK_BESIDE,
@@ -112,7 +113,7 @@ class _CpuScan:
 
 def _read_events(directory: Path, first: int, *, swap: bool) -> _RecordedEvents:
     """Read the format files; ids in the trace count from `first`."""
-    files = sorted(p for p in directory.glob("*.*") if p.is_file())
+    files = [p for p in list_matching(directory, "*.*") if p.is_file()]
     found = []
     by_name: dict[str, tuple[EventFormat, CtfEventClass]] = {}
     forms: dict[int, Path] = {}
@@ -447,7 +448,7 @@ def count_marks(raw: Path) -> tuple[int, int]:
     """Return how many marks of executions, and of tasks, the pages hold; -1 if that takes long."""
     if not (raw / "formats" / MARKER_EVENT.replace("/", ".")).exists():
         return 0, 0
-    files = [*raw.glob("cpu*"), *(raw / MARKS).glob("cpu*")]
+    files = [*list_matching(raw, "cpu*"), *list_matching(raw, MARKS, "cpu*")]
     if sum(map(_size, files)) > _MOST_LOOKED_THROUGH:
         return -1, -1
     count: Counter[bool] = Counter()

@@ -25,6 +25,7 @@ from critpath_marks.channels import DESCRIPTOR, MARKER
 from critpath_marks.gate import GATE
 from critpath_record.budget.gaps import FILE as GAPS
 from critpath_record.budget.gaps import SELECTED, finish_gaps, is_under_budget, read_summary
+from critpath_record.dirfd import list_matching
 from critpath_record.ftrace import raw as raws
 from critpath_record.ftrace import tracefs
 from critpath_record.ftrace.cleanup import has_unsaved_pages
@@ -586,7 +587,7 @@ def finish_killed(directory: Path, report: Callable[[str], None]) -> Taken | Non
     if not raw.is_dir():
         raws.discard_raw(directory)
         # The trace was put there by somebody, or there was nothing yet.
-        made = any(trace.glob("*/metadata"))
+        made = list_matching(trace, "*", "metadata")
         return Taken(facts={"name": "ftrace", "format": FORMAT}) if made else None
     if not raws.is_described(raw):
         raws.discard_raw(directory)
@@ -598,7 +599,7 @@ def finish_killed(directory: Path, report: Callable[[str], None]) -> Taken | Non
             "make room there, then: critpath doctor --clean",
         )
     # Cpus that came while it was recorded have a file only.
-    with_files = {int(p.name[3:]) for p in raw.glob("cpu*") if p.name[3:].isdecimal()}
+    with_files = {int(p.name[3:]) for p in list_matching(raw, "cpu*") if p.name[3:].isdecimal()}
     if not with_files <= {*description.get("cpus", [])}:
         description["cpus"] = sorted(with_files | {*description.get("cpus", [])})
         raws.write_description(raw, description)

@@ -13,28 +13,28 @@ work side by side.  ``test_record_faults.py`` tries a few of them.
 
 from __future__ import annotations
 
-import errno
 import gc
 import json
-import mmap
 import os
 import re
 import select
 import shutil
 import signal
-import struct
 import subprocess
 import sys
 import tempfile
 import threading
 import traceback
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "process" / "store"))
+from failing import Pair, Switch, build, choose_pairs, list_pairs
 
 from critpath.commands import main as run_critpath
 from critpath.errors import CritpathError
@@ -43,52 +43,9 @@ from critpath_record.ftrace import recorder
 from critpath_record.ftrace.events import find_timer_functions
 from critpath_record.registry import registry_directory
 
-FAULTS = Path(__file__).resolve().parents[2] / "tests" / "process" / "store" / "faults.c"
 INSTANCES = Path("/sys/kernel/tracing/instances")
 WORKERS = 2
 _PATIENCE = 120  # seconds for a recording of less than one
-# The struct of faults.c.
-ARMED = struct.Struct("lll64s4096s4096s4096s4096s")
-
-_PATHS = (errno.EIO, errno.EACCES, errno.ENOMEM)
-_CHANGES = (errno.EIO, errno.EACCES, errno.ENOSPC)
-_OPENS = (errno.EIO, errno.EACCES, errno.ENOSPC, errno.EMFILE)
-_WRITES = (errno.EIO, errno.ENOSPC)
-_ELSE = (errno.EIO, errno.ENOMEM)
-# What a call can fail with that is not the fault of who calls.
-ERRORS = {
-    **dict.fromkeys(("open", "open64", "openat", "openat64"), _OPENS),
-    **dict.fromkeys(("opendir", "fdopendir"), (errno.EIO, errno.EACCES, errno.EMFILE)),
-    **dict.fromkeys(("write", "pwrite", "pwrite64", "splice to", "sendfile64", "close"), _WRITES),
-    **dict.fromkeys(("ftruncate", "ftruncate64", "fsync", "fdatasync"), _WRITES),
-    **dict.fromkeys(("fallocate64", "posix_fallocate64"), (*_WRITES, errno.EOPNOTSUPP)),
-    **dict.fromkeys(("rename", "renameat", "mkdir", "mkdirat", "link", "linkat"), _CHANGES),
-    **dict.fromkeys(("unlink", "unlinkat", "rmdir"), (*_PATHS, errno.EBUSY)),
-    **dict.fromkeys(("stat64", "lstat64", "fstatat64", "access", "readlink"), _PATHS),
-    **dict.fromkeys(("chmod", "fchmod", "fchown"), (errno.EIO, errno.EPERM)),
-    **dict.fromkeys(("inotify_add_watch", "fanotify_mark"), (errno.EACCES, errno.ENOSPC)),
-    **dict.fromkeys(("lseek", "lseek64"), (errno.EIO,)),
-    "flock": (errno.EIO, errno.ENOLCK),
-}
-
-
-@dataclass(frozen=True)
-class Pair:
-    """A call that fails: the n-th of its place in the recording, and with which error."""
-
-    site: str
-    number: int
-    code: int
-
-    def __str__(self) -> str:
-        return f"{self.site}, no {self.number}: {errno.errorcode[self.code]}"
-
-
-def build(place: Path) -> Path:
-    """Return the library that lets calls fail."""
-    library = place / "faults.so"
-    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, FAULTS, "-ldl"], check=True)
-    return library
 
 
 class Child:
@@ -151,8 +108,7 @@ class Worker:
 
     def __init__(self, place: Path) -> None:
         self.place = place / "work"
-        with (place / "armed").open("r+b") as stream:
-            self.armed = mmap.mmap(stream.fileno(), ARMED.size)
+        self._switch = Switch(place)
         self.arm()
         self._prepare()
         modules = place / "modules"
@@ -172,18 +128,14 @@ class Worker:
 
     def arm(self, pair: Pair | None = None, *, log: Path | None = None) -> None:
         """Let a call fail, or have all noted, or none of both."""
-        below = os.fsencode(self.place) if pair or log else b""
-        also = bytes(INSTANCES / "critpath-") if pair or log else b""
-        site, number, code = (pair.site, pair.number, pair.code) if pair else ("", 0, 0)
-        noted = os.fsencode(log) if log else b""
-        ARMED.pack_into(self.armed, 0, 0, number, code, b"", below, also, site.encode(), noted)
+        self._switch.arm(self.place, str(INSTANCES / "critpath-"), pair=pair, log=log)
 
     def run(self, pair: Pair | None, log: Path | None = None) -> tuple[int, bool, list[str]]:
         """Record; return the exit code, whether the call was made, and what is wrong."""
         self._prepare()
         self.arm(pair, log=log)
         child = self._record()
-        called = ARMED.unpack_from(self.armed)[3].rstrip(b"\0")
+        called = self._switch.called
         self.arm()
         if (child.status and "critpath doctor --clean" in child.said) or child.hangs:
             child.end()
@@ -262,9 +214,8 @@ class Loop:
 
     def __init__(self, place: Path) -> None:
         place.mkdir()
-        (place / "armed").write_bytes(bytes(ARMED.size))
         clean = {k: v for k, v in os.environ.items() if not k.startswith("SUDO_")}
-        preloaded = {"LD_PRELOAD": str(build(place)), "CRITPATH_FAULTS": str(place / "armed")}
+        preloaded = Switch(place).environment(build(place))
         self._worker = subprocess.Popen(
             [sys.executable, __file__, "--work", str(place)],
             env=clean | preloaded,
@@ -288,29 +239,6 @@ class Loop:
     def end(self) -> None:
         """End the worker."""
         self._worker.communicate()
-
-
-def list_pairs(sites: list[str]) -> list[Pair]:
-    """Return all pairs of calls, by their sites, and errors: one of each kind first."""
-    seen: Counter[str] = Counter()
-    calls = []
-    for site in sites:
-        kind = re.sub(r"/events/\w+/\w+(?=/|$)|/formats/.+", "/*", site)
-        seen.update({site, f"kind {kind}"})
-        calls.append((seen[f"kind {kind}"], site, seen[site]))
-    found = [
-        (rank + more, Pair(site, number, code))
-        for rank, site, number in calls
-        for more, code in enumerate(ERRORS.get(site.partition(" /")[0], _ELSE))
-    ]
-    return [pair for _, pair in sorted(found, key=lambda ranked: ranked[0])]
-
-
-def choose_pairs(pairs: list[Pair], part: int) -> list[Pair]:
-    """Return all (0), or a part evenly over all."""
-    if not part or part >= len(pairs):
-        return pairs
-    return [pairs[i * len(pairs) // part] for i in range(part)]
 
 
 def try_calls(place: Path, part: int, pattern: str = "") -> tuple[list[Pair], int, int, list[str]]:
