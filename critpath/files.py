@@ -11,7 +11,7 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
@@ -77,19 +77,22 @@ def atomic(path: Path, *, sweep: bool = True) -> Iterator[IO[bytes]]:
 
 
 @contextmanager
-def given_back(paths: Iterable[Path]) -> Iterator[list[os.stat_result]]:
+def given_back(paths: Iterable[Path]) -> Iterator[Callable[[Iterable[os.stat_result]], None]]:
     """Give files back what they were should what follows fail: those that are replaced in it.
 
     Not where a file system has no hard links, on an object store, or what is no regular file.
 
     Yields
     ------
-    list of os.stat_result
-        Takes the files that are put there: no other one is removed.
+    callable
+        To be called before the first is replaced, with the files that will be: if there was
+        none before, no other one is removed.
     """
     kept: dict[Path, Path | None] = {}
     ours: list[os.stat_result] = []
-    try:
+
+    def keep(files: Iterable[os.stat_result]) -> None:
+        ours.extend(files)
         for target in map(resolve_safely, paths):
             if not os.path.lexists(target):
                 kept[target] = None
@@ -98,7 +101,9 @@ def given_back(paths: Iterable[Path]) -> Iterator[list[os.stat_result]]:
                 with suppress(OSError):
                     old.hardlink_to(target)
                     kept[target] = old
-        yield ours
+
+    try:
+        yield keep
     except BaseException:
         for target, old in kept.items():
             with suppress(OSError):

@@ -102,7 +102,8 @@ def write_together(texts: Mapping[str, str]) -> None:
     """
     from critpath.files import atomic, given_back  # noqa: PLC0415 - numpy
 
-    with given_back(map(Path, texts)) as ours, ExitStack() as stack:
+    with given_back(map(Path, texts)) as keep, ExitStack() as stack:
+        written = []
         for place, text in texts.items():
             stream = stack.enter_context(atomic(Path(place)))
             try:
@@ -110,13 +111,14 @@ def write_together(texts: Mapping[str, str]) -> None:
                 stream.flush()
                 with suppress(OSError):  # a device or a pipe has none
                     os.fsync(stream.fileno())
-                ours.append(os.fstat(stream.fileno()))
+                written.append(os.fstat(stream.fileno()))
             except OSError as error:
                 # Here, as the contexts of the other files would say that it was theirs.
                 raise UsageError(
                     f"cannot write {place}: {error.strerror or error}",
                     "choose a place that you may write to and that has room",
                 ) from error
+        keep(written)
 
 
 def attempt(*steps: Callable[[], None]) -> None:

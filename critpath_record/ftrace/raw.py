@@ -26,6 +26,7 @@ from typing import Any, Final, TypeVar
 
 from critpath.errors import CritpathError, UnreadableError
 from critpath.model import Gap
+from critpath.untrusted import find_trouble
 from critpath_record.ctf.statedump import Cgroup, Descriptor, Socket, ThreadState, make_row
 from critpath_record.dirfd import write_whole
 from critpath_record.ftrace.tracefs import Instance
@@ -245,7 +246,9 @@ def _read_rows(file: Path, kind: type[_Row], end: int = 0) -> tuple[_Row, ...]:
     """Read rows in order of time, none after `end`; a file that is damaged or missing has none."""
     try:
         rows = _load(file) if file.exists() else []
-    except CritpathError:
+    except CritpathError as error:
+        if find_trouble(error):
+            raise
         return ()
     made = [make_row(kind, row) for row in (rows if isinstance(rows, list) else [])]
     if None in made:
@@ -270,7 +273,9 @@ def read_stats(file: Path) -> Mapping[int, Mapping[str, int]] | None:
         return None
     try:
         counted = _load(file)
-    except CritpathError:
+    except CritpathError as error:
+        if find_trouble(error):
+            raise
         return None
     return {
         int(cpu): {str(k): v for k, v in _mapping(of).items() if isinstance(v, int) and v >= 0}
