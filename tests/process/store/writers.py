@@ -398,6 +398,8 @@ def _incidents(given: Path) -> Iterator[Writer]:
     """Incidents, and what is usual."""
     from test_looking import HOUR, Host  # noqa: PLC0415 - in the other process
 
+    from critpath.errors import CritpathError  # noqa: PLC0415 - as above
+
     def look(*, alarm: bool) -> Callable[[Path], int]:
         return lambda place: ended(lambda: _look(place, alarm=alarm))
 
@@ -413,7 +415,8 @@ def _incidents(given: Path) -> Iterator[Writer]:
         if alarm:
             host.dump("latency GET /cart > 5ms", asks=22, before=40)
         host.looker.look()
-        sys.stderr.write("".join(f"said: {line}\n" for line in host.said))
+        if full := [line for line in host.said if "is full" in line]:
+            raise CritpathError(full[0], "make room")  # it is looked at again when there is
 
     yield Writer(
         "incidents and what is usual", look(alarm=True), look(alarm=False),
