@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
@@ -162,6 +163,8 @@ def _baseline(document: object) -> Baseline:
         _wrong("sessions", "of runs whose times can be added up")
     if not sessions:
         raise _Wrong("a baseline without sessions")
+    if "digest" in document and document["digest"] != digest_document(document):
+        raise _Wrong("its digest is another one: the file was changed")
     version = _text(document.get("critpath"), "critpath")
     return Baseline(tuple(sessions), document["interrupts"], version)
 
@@ -482,7 +485,16 @@ def baseline_text(baseline: Baseline) -> str:
     head = {"format": FORMAT, "critpath": baseline.version, "interrupts": baseline.interrupts}
     lines = [f"{_json(key)}: {_json(value)}," for key, value in head.items()]
     sessions = ["\n".join(_session_lines(session)) for session in baseline.sessions]
-    return "\n".join(["{", *lines, '"sessions": [', ",\n".join(sessions), "]", "}", ""])
+    lines = ["{", *lines, '"sessions": [', ",\n".join(sessions)]
+    digest = digest_document(json.loads("\n".join([*lines, "]}"])))
+    return "\n".join([*lines, "],", f'"digest": {_json(digest)}', "}", ""])
+
+
+def digest_document(document: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of what a baseline says, however its lines are broken, but its digest."""
+    content = {key: value for key, value in document.items() if key != "digest"}
+    text = json.dumps(content, separators=(",", ":"), sort_keys=True)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
 def _json(value: object) -> str:

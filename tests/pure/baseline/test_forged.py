@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 
 import pytest
 
@@ -52,6 +53,51 @@ def forged(tmp_path, keys=(), value=None):
 
 def test_the_forger_can_write_what_is_read(tmp_path):
     assert len(load_baseline(forged(tmp_path)).sessions) == 1
+
+
+def places(of, at=()):
+    """Yield every place in a document: of a list its first and its last."""
+    if isinstance(of, dict):
+        steps = [*of]
+    else:
+        steps = sorted({0, len(of) - 1}) if isinstance(of, list) and of else []
+    for step in steps:
+        yield (*at, step)
+        yield from places(of[step], (*at, step))
+
+
+def test_whatever_is_changed_is_told_by_the_digest(tmp_path):
+    file = tmp_path / "b.json"
+    load_baseline(forged(tmp_path)).save(file)
+    whole = json.loads(file.read_text())
+    assert re.fullmatch(r"[0-9a-f]{64}", whole["digest"])
+    # Broken into lines in another way it is the same; without a digest it is an earlier one.
+    file.write_text(json.dumps(whole, indent=8).replace("\n", "\r\n"))
+    assert len(load_baseline(file).sessions) == 1
+    file.write_text(json.dumps({k: v for k, v in whole.items() if k != "digest"}))
+    assert len(load_baseline(file).sessions) == 1
+    tried = [*places(whole)]
+    assert len(tried) > 40
+    for place in tried:
+        document = copy.deepcopy(whole)
+        at = document
+        for key in place[:-1]:
+            at = at[key]
+        value = at[place[-1]]
+        at[place[-1]] = value + 1 if type(value) is int else f"{value}x"
+        file.write_text(json.dumps(document))
+        with pytest.raises(UnreadableError):
+            load_baseline(file)
+    # What nothing else tells.
+    for place, value in ((("critpath",), "9"), (("interrupts",), True), ((*X, "id"), "b")):
+        document = copy.deepcopy(whole)
+        at = document
+        for key in place[:-1]:
+            at = at[key]
+        at[place[-1]] = value
+        file.write_text(json.dumps(document))
+        with pytest.raises(UnreadableError, match="its digest is another one"):
+            load_baseline(file)
 
 
 S = ("sessions", 0)
