@@ -80,7 +80,7 @@ def atomic(path: Path, *, sweep: bool = True) -> Iterator[IO[bytes]]:
 def given_back(paths: Iterable[Path]) -> Iterator[Callable[[Iterable[os.stat_result]], None]]:
     """Give files back what they were should what follows fail: those that are replaced in it.
 
-    Not where a file system has no hard links, on an object store, or what is no regular file.
+    Not on an object store, nor what is no regular file.
 
     Yields
     ------
@@ -99,7 +99,10 @@ def given_back(paths: Iterable[Path]) -> Iterator[Callable[[Iterable[os.stat_res
             elif target.is_file() and not stores.is_stored(target):
                 old = temp_sibling(target, "old")
                 with suppress(OSError):
-                    old.hardlink_to(target)
+                    try:
+                        old.hardlink_to(target)
+                    except OSError:  # a file system without them, or a confined process
+                        _copy(target, old)
                     kept[target] = old
 
     try:
@@ -108,9 +111,11 @@ def given_back(paths: Iterable[Path]) -> Iterator[Callable[[Iterable[os.stat_res
         for target, old in kept.items():
             with suppress(OSError):
                 if old is not None:
-                    old.replace(target)
+                    steward.move(old, target)
                 elif any(os.path.samestat(target.lstat(), one) for one in ours):
-                    target.unlink()
+                    taken = temp_sibling(target, "partial")
+                    steward.move(target, taken)
+                    discard(taken)
         raise
     finally:
         for old in filter(None, kept.values()):
@@ -170,6 +175,14 @@ def readable(stream: IO[bytes]) -> Path:
     stream.flush()
     share_lock(stream.fileno())
     return Path(stream.name)
+
+
+def _copy(target: Path, old: Path) -> None:
+    try:
+        shutil.copy2(target, old)
+    except OSError:
+        discard(old)
+        raise
 
 
 def _give_back(temporary: Path, old: Path, target: Path) -> None:

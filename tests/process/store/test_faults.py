@@ -5,13 +5,17 @@ All of them, with every error, are ``evaluation/recording/writer_faults.py``.
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+from failing import Pair, Switch, build
 from trying import try_writers
 
 # One of each kind of what is written, and how many of its calls fail by day.
@@ -35,3 +39,29 @@ def test_whichever_call_fails_the_old_state_is_there_or_the_new(tmp_path, part, 
     assert len(rows) >= pattern.count("|") + 1
     wrong = [f"{row.writer}: {one}" for row in rows for one in row.wrong]
     assert not wrong, "\n".join(wrong[:20])
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_files_of_a_confined_command_are_all_new_or_all_old(tmp_path, before):
+    """A process beside it gives them their names: of four the third does not get its own."""
+    switch, out = Switch(tmp_path), tmp_path / "out"
+    kinds = ("html", "json", "markdown", "junit")
+    places = [word for kind in kinds for word in (f"--{kind}", str(out / kind))]
+    golden = Path(__file__).parents[2] / "pure" / "report" / "golden" / "factory.json"
+    out.mkdir()
+    for kind in kinds if before else ():
+        (out / kind).write_text("before")
+    environment = {**os.environ, **switch.environment(build(tmp_path))}
+    switch.arm(out, pair=Pair("rename", 3, errno.EIO))
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "critpath", "report", str(golden), *places],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert switch.called == "rename"
+    assert done.returncode == 2, done.stderr
+    assert {path.name: path.read_text() for path in out.iterdir()} == (
+        dict.fromkeys(kinds, "before") if before else {}
+    )
