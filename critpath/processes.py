@@ -13,7 +13,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar, copy_context
 from functools import partial
 from pathlib import Path
@@ -112,7 +112,8 @@ _ROWS_AT_ONCE: Final = 1_000_000
 _TURN: Final = threading.Lock()  # of the one work besides the caller's
 _MMAP_THRESHOLD: Final = -3  # of the C library
 _LARGE: Final = 4 << 20  # from here on numpy asks for huge pages
-_HELPS: Final = ContextVar("_HELPS", default=False)
+# Whether this is one of two such works: what they are made of is done one after the other.
+_DIVIDED: Final = ContextVar("_DIVIDED", default=False)
 
 
 def side_by_side(*works: Callable[[], Any], rows: int = 0) -> list[Any]:
@@ -134,21 +135,22 @@ def side_by_side(*works: Callable[[], Any], rows: int = 0) -> list[Any]:
     many = rows > _ROWS_AT_ONCE
     if many:
         give_back()
-    if len(works) < 2 or (many and _HELPS.get()) or len(os.sched_getaffinity(0)) < 2:
+    if len(works) < 2 or (many and _DIVIDED.get()) or len(os.sched_getaffinity(0)) < 2:
         return [work() for work in works]
     from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - start-up time
 
-    def help_out(work: Callable[[], Any]) -> Any:
+    def take_part(work: Callable[[], Any], *, helps: bool = True) -> Any:
         if not many:
             return work()
-        with _TURN:
-            _HELPS.set(True)
+        _DIVIDED.set(True)
+        with _TURN if helps else nullcontext():
             return work()
 
     pool = ThreadPoolExecutor(len(works) - 1)
     try:
-        others = [pool.submit(copy_context().run, help_out, work) for work in works[1:]]
-        return [works[0](), *(other.result() for other in others)]
+        others = [pool.submit(copy_context().run, take_part, work) for work in works[1:]]
+        first = copy_context().run(take_part, works[0], helps=False)
+        return [first, *(other.result() for other in others)]
     finally:
         # Who is interrupted does not wait for the others.
         pool.shutdown(wait=False, cancel_futures=True)

@@ -59,13 +59,14 @@ from critpath.model import (
     ClusterPairs,
     Outliers,
     VectorTable,
+    Whole,
     excess_over_types,
 )
 from critpath.schema import notes
 from critpath.schema.notes import Note
 from critpath.schema.parameters.cluster import OUTLIERS
 from critpath.schema.parameters.shared import DEFAULTS, NORMAL, SPREADS
-from critpath.stats.permutations import count_ways, gate
+from critpath.stats.permutations import Table, count_ways, gate
 from critpath.stats.rows import row_blocks
 from critpath.stats.tails import benjamini_hochberg, conformal
 
@@ -322,8 +323,8 @@ def _groups(
     for c in types:
         mine = partner == c
         result[mine] = shifted_columns(
-            raw[labels == c],
-            observed[mine],
+            _Rows(raw, np.flatnonzero(labels == c)),
+            _Rows(observed, np.flatnonzero(mine)),
             alpha=level / len(types),
             floor=float(least[c]),
         )
@@ -380,6 +381,36 @@ class DurationColumns:
     def __getitem__(self, rows: Any) -> F64:
         both = np.column_stack([self._durations[rows], self.total[rows]])
         return np.asarray(both.astype(np.float64))
+
+    def column(self, number: int) -> Whole:
+        """Return a column of all rows."""
+        last: Whole = self.total if number == self.columns - 1 else self._durations[:, number]
+        return last
+
+
+class _Rows:
+    """Durations of some rows, as a table of which parts are made when they are asked for."""
+
+    dtype = np.dtype(np.float64)
+
+    def __init__(self, table: DurationColumns, rows: I64, columns: slice | None = None) -> None:
+        self._table, self._rows = table, rows
+        self._columns = range(table.columns)[columns or slice(None)]
+        self.shape = len(rows), len(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, at: Any) -> Any:
+        if isinstance(at, tuple):  # some columns of all rows
+            return _Rows(self._table, self._rows, at[1])
+        rows = self._rows[at]
+        if len(self._columns) == self._table.columns:
+            return self._table[rows]
+        found = np.empty((len(rows), len(self._columns)))
+        for place, column in enumerate(self._columns):
+            found[:, place] = self._table.column(column)[rows]
+        return found
 
 
 class BothScales:
@@ -570,12 +601,16 @@ def _multiply_scales(z: F64) -> F64:
 # NormalTypes that are slower as a whole.
 
 
-def shifted_columns(normal: F64, sample: F64, *, alpha: float, floor: float) -> Bool:
+def shifted_columns(normal: Table, sample: Table, *, alpha: float, floor: float) -> Bool:
     """Test every column of one type for a shift upwards, all columns together."""
     n, m = len(normal), len(sample)
     if min(n, m) == 0 or count_ways([(n, m)]) * alpha < 1:
         return np.zeros(normal.shape[1], np.bool_)
-    enough = np.asarray(sample.mean(axis=0) - normal.mean(axis=0) >= floor, np.bool_)
+    before, after = (
+        sum(of[rows].sum(axis=0) for rows in row_blocks(len(of))) / len(of)
+        for of in (normal, sample)
+    )
+    enough = np.asarray(after - before >= floor, np.bool_)
     if not enough.any():
         return enough
     one_type = np.zeros(n, np.int64), np.zeros(m, np.int64)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import Any, Protocol
 
 import numpy as np
 from msgspec import Struct
@@ -29,6 +30,22 @@ from critpath.stats.rows import (
 )
 
 Values = F64 | I64
+
+
+class Table(Protocol):
+    """Values by row and column: an array, or what gives the parts that are asked for."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows and columns."""
+
+    @property
+    def dtype(self) -> Any:
+        """Of the values, as numpy has it."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, at: Any, /) -> Any: ...
+
 
 SLACK = 1e-9  # technical: rounding of sums must not decide whether an assignment reaches them
 
@@ -67,14 +84,14 @@ class GateTest(Struct, frozen=True):
 class Together(Struct, frozen=True):
     """Columns of both sets that are tested together at a level."""
 
-    normal: Values
-    sample: Values
+    normal: Table
+    sample: Table
     alpha: float
 
 
 def gate(
-    normal: Values,
-    sample: Values,
+    normal: Table,
+    sample: Table,
     normal_stratum: I64,
     sample_stratum: I64,
     *,
@@ -176,7 +193,7 @@ class _InOrder:
     Tables of several tests are side by side, each in its place.
     """
 
-    def __init__(self, sample: list[Values], theirs: I64, normal: list[Values], ours: I64) -> None:
+    def __init__(self, sample: list[Table], theirs: I64, normal: list[Table], ours: I64) -> None:
         self._sides = (sample, theirs), (normal, ours)
         ends = np.cumsum([table.shape[1] for table in sample]).tolist()
         self.places = [slice(*pair) for pair in pairwise([0, *ends])]
@@ -404,27 +421,37 @@ def _grouped_scores(values: Values | _InOrder, rows: I64, first: I64, rest: I64)
     columns = values.shape[1]
     result = np.empty((len(first) + len(rest), 3, columns))
     for block in column_blocks(columns):
-        whole = isinstance(values, np.ndarray)
-        some = values[:, block][rows] if whole else values.take(rows, block)
-        scores = _scores(some, some.mean(axis=0))
-        del some
-        for place, groups in ((slice(len(first)), first), (slice(len(first), None), rest)):
-            sums = sum_groups(scores, groups)
-            result[place, :, block] = sums.reshape(len(groups), 3, -1)
+        some = values.take(rows, block) if isinstance(values, _InOrder) else values[:, block][rows]
+        wide = some.shape[1]
+        # A score at a time, but of a single column: see `column_blocks`.
+        kinds = [slice(kind, kind + 1) for kind in range(3)] if wide > 2 else [slice(0, 3)]
+        for kind in kinds:
+            scores = _scores(some, some.mean(axis=0), kind)
+            for place, groups in ((slice(len(first)), first), (slice(len(first), None), rest)):
+                sums = sum_groups(scores, groups)
+                result[place, kind, block] = sums.reshape(len(groups), -1, wide)
     return result.reshape(len(result), -1)
 
 
-def _scores(values: Values, mean: F64) -> F64:
-    """Rank, log and tail of every column, centred, with standard deviation 1 or 0."""
+def _scores(values: Values, mean: F64, kinds: slice = slice(0, 3)) -> F64:
+    """Rank, log and tail of every column, or some of them, centred, with deviation 1 or 0."""
     n, columns = values.shape
-    pooled = np.empty((n, 3 * columns))
-    mid_ranks(values, pooled[:, :columns])
-    logs = pooled[:, columns : 2 * columns]
-    np.log1p(np.divide(values, np.where(mean > 0, mean, 1.0), out=logs), out=logs)
-    pooled[:, 2 * columns :] = values > np.quantile(values, GATE.tail, axis=0)
+    first, last = kinds.start, kinds.stop
+    pooled = np.empty((n, (last - first) * columns))
+    parts = {
+        kind: pooled[:, (kind - first) * columns : (kind - first + 1) * columns]
+        for kind in range(first, last)
+    }
+    if 0 in parts:
+        mid_ranks(values, parts[0])
+    if 1 in parts:
+        np.divide(values, np.where(mean > 0, mean, 1.0), out=parts[1])
+        np.log1p(parts[1], out=parts[1])
+    if 2 in parts:
+        parts[2][:] = values > np.quantile(values, GATE.tail, axis=0)
     pooled -= pooled.mean(axis=0)
-    scale = np.empty(3 * columns)
-    for block in column_blocks(3 * columns):  # a deviation of each value is as large a table
+    scale = np.empty(pooled.shape[1])
+    for block in column_blocks(len(scale)):  # a deviation of each value is as large a table
         scale[block] = pooled[:, block].std(axis=0)
     np.divide(pooled, scale, out=pooled, where=scale > 1e-9)
     pooled[:, scale <= 1e-9] = 0.0

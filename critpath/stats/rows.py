@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -53,12 +53,13 @@ def order_rows(*tables: F64 | Whole) -> I64:
     Only rows that are equal so far are sorted by a further column: of durations, few are.
     """
     rows = len(tables[0])
-    if rows <= _FEW:
-        return np.lexsort([c for table in tables[::-1] for c in np.atleast_2d(table.T)[::-1]])
+    columns = [column for table in tables for column in np.atleast_2d(table.T)]
+    if rows <= _FEW and columns:
+        return np.lexsort(columns[::-1])
     order = np.arange(rows)
     # Places in the order whose rows are equal so far, and which of such runs each is in.
     places, run = order.copy(), np.zeros(rows, np.int64)
-    for column in (column for table in tables for column in np.atleast_2d(table.T)):
+    for column in columns:
         if not len(places):
             break
         some = order[places]
@@ -113,8 +114,11 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)  # technical: spreads what differs over all
 _HALF = np.uint64(32)  # technical
 
 
-def hash_rows(*tables: F64 | Whole) -> npt.NDArray[np.uint64]:
-    """Return a number of each row's content in all tables; one may be a single column."""
+def hash_rows(*tables: Any) -> npt.NDArray[np.uint64]:
+    """Return a number of each row's content in all tables; one may be a single column.
+
+    Of each table only some rows are asked for at a time.
+    """
     hashes = np.zeros(len(tables[0]), np.uint64)
     for rows in row_blocks(len(hashes)):
         some = hashes[rows]

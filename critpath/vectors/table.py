@@ -110,7 +110,7 @@ def vectors_of(path_set: PathSet, coder: Coder) -> VectorTable:
     return VectorTable(coder.symbols, counts, durations, structure)
 
 
-def trips_of(path_set: PathSet, coder: Coder) -> tuple[tuple[str, ...], I32]:
+def trips_of(path_set: PathSet, coder: Coder) -> tuple[tuple[str, ...], Whole]:
     """Return how often every execution's path goes to another thread, by that one's role.
 
     A thread that is woken on the waker's own cpu works while that one waits for the cpu: the
@@ -125,7 +125,7 @@ def trips_of(path_set: PathSet, coder: Coder) -> tuple[tuple[str, ...], I32]:
     Returns
     -------
     roles : tuple of str
-    trips : int32 [executions, roles]
+    trips : int8, int16 or int32 [executions, roles]
     """
     if path_set in coder.trips:
         return coder.trips[path_set]
@@ -136,7 +136,8 @@ def trips_of(path_set: PathSet, coder: Coder) -> tuple[tuple[str, ...], I32]:
     kind = np.zeros(256, np.uint8)
     kind[[int(state) for state in RUNNING]] = 1
     kind[[int(State.IRQ), int(State.SOFTIRQ)]] = 2
-    result, first, hosts = np.zeros((len(path_set), len(roles)), np.int32), 0, path_set.hosts
+    result: Whole = np.zeros((len(path_set), len(roles)), COUNTS[0])
+    first, hosts = 0, path_set.hosts
     places = {role: place for place, role in enumerate(roles)}
     for chunk in path_set.chunks():
         paths = chunk.paths
@@ -155,6 +156,7 @@ def trips_of(path_set: PathSet, coder: Coder) -> tuple[tuple[str, ...], I32]:
             count_trips(
                 paths.start, paths.tid[at], paths.host[at], codes, kinds, column, rival, trips
             )
+        result = widen(result, int(trips.max(initial=0)), COUNTS)
         result[first : first + len(chunk)] = trips
         first += len(chunk)
     coder.trips[path_set] = roles, result
@@ -351,7 +353,7 @@ class Coder:
     def __init__(self, path_sets: Sequence[PathSet], kind: str) -> None:
         self.kind, self.warnings = like_alphabet(kind, path_sets)
         self._letters = _LETTERS[self.kind]
-        self.trips = WeakKeyDictionary[PathSet, tuple[tuple[str, ...], I32]]()
+        self.trips = WeakKeyDictionary[PathSet, tuple[tuple[str, ...], Whole]]()
         time: dict[Symbol, int] = {}
         times = side_by_side(*(partial(self._times, path_set) for path_set in path_sets))
         self.states = tuple(frozenset(symbol.state for symbol in found) for found in times)
