@@ -160,6 +160,10 @@ def _run(arguments: list[str], *, alone: bool) -> int:
         return int(leaving.code or EXIT_OK)
     parsed.typed = arguments
     config = getattr(parsed, "config", None)
+    if config is not None and "://" in config:
+        from critpath.commands.sources import open_given  # noqa: PLC0415 - start-up time
+
+        config = open_given(parsed.verb, config)
     settings = effective(
         given_settings(parsed), None if config is None else Path(config), Path.cwd()
     )

@@ -128,10 +128,11 @@ def look_up(document: ComparisonDocument, sources: list[Path], settings: Setting
     from critpath.flow import look_up_comparison  # noqa: PLC0415 - as above
     from critpath.known import open_store  # noqa: PLC0415 - numpy and the stages
     from critpath.signatures import SignSettings  # noqa: PLC0415 - as above
+    from critpath.stores import open_place  # noqa: PLC0415 - start-up time
 
     with Progress(quiet=settings["quiet"]) as progress:
         progress("looking up what was seen before")
-        store = open_store(Path(settings["known"]))
+        store = open_store(open_place(settings["known"]))
         return look_up_comparison(
             *(store, document, (sources[0], sources[1])),
             SignSettings(reader=settings["reader"]),

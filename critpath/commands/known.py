@@ -33,6 +33,7 @@ from critpath.errors import (
     EXIT_OK,
     InconclusiveError,
     UsageError,
+    name_places,
     with_sudo,
 )
 from critpath.extras import require
@@ -143,10 +144,13 @@ def _add(arguments: argparse.Namespace, settings: Settings) -> int:
     sessions = 1 + sum(e.label == entry.label for e in (store.entries if store else ()))
     what = f"{plural(len(entry.counts), 'interval' if entry.counts.interval else 'document')}"
     if entry.normal is not None:
-        what += f", difference to {arguments.normal} ({plural(len(entry.normal), 'interval')})"
+        of = name_places(str(arguments.normal))
+        what += f", difference to {of} ({plural(len(entry.normal), 'interval')})"
     if entry.causes:
         what = f"{plural(len(entry.causes), 'term')} of causes"
-    print(f"{safe_text(str(arguments.store))}: {entry.label}, session {sessions}: {what}")
+    print(
+        f"{safe_text(name_places(str(arguments.store)))}: {entry.label}, session {sessions}: {what}"
+    )
     hint(f"kept as {safe_text(added.name)}", quiet=settings["quiet"])
     return EXIT_OK
 

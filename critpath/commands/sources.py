@@ -40,27 +40,33 @@ _HERE: Final = {
     **dict.fromkeys(("record", "ab", "bisect", "demo"), "record here, then copy it there"),
     **dict.fromkeys(("dump", "metrics", "incidents"), "name a directory of this machine"),
 }
-_WORDS: Final = frozenset({"command", "typed", "verb", "engine", "execution", "trace-url"})
+# What is taken as it is written: a URL there names no place to be read.
+_WORDS: Final = frozenset(
+    {"command", "typed", "verb", "engine", "execution", "trace_url"}
+    | {"learn", "known", "link", "note", "label", "reason", "config"}
+)
 
 
 def open_places(arguments: argparse.Namespace) -> None:
     """Open what URLs of object stores name, in the place of every argument that is one."""
-    from critpath import stores  # noqa: PLC0415 - start-up time
-
-    def open_one(value: Any) -> Any:
-        if isinstance(value, list):
-            return [open_one(each) for each in value]
-        url = stores.find_url(value) if isinstance(value, str | Path) else None
-        if url is None:
-            return value
-        if do := _HERE.get(arguments.verb):
-            raise UsageError(f"critpath {arguments.verb} takes no URL: {url}", do)
-        place = stores.open_place(url)
-        return str(place) if isinstance(value, str) else place
-
     for name, value in vars(arguments).items():
         if name not in _WORDS:
-            setattr(arguments, name, open_one(value))
+            setattr(arguments, name, open_given(arguments.verb, value))
+
+
+def open_given(verb: str, value: Any) -> Any:
+    """Return what a verb was given, with the places of URLs in their place."""
+    from critpath import stores  # noqa: PLC0415 - start-up time
+
+    if isinstance(value, list):
+        return [open_given(verb, each) for each in value]
+    url = stores.find_url(value) if isinstance(value, str | Path) else None
+    if url is None:
+        return value
+    if do := _HERE.get(verb):
+        raise UsageError(f"critpath {verb} takes no URL: {url}", do)
+    place = stores.open_place(url)
+    return str(place) if isinstance(value, str) else place
 
 
 def check_inputs(paths: Iterable[Path]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msgspec import structs
@@ -24,6 +23,7 @@ from critpath.executions.specification import Specification, parse_specification
 from critpath.executions.windows import find_windows
 from critpath.model import Events, Executions, Run, Script
 from critpath.schema.notes import ExecutionChosen, LabelledByField, Note
+from critpath.stores import open_place
 from critpath.units import escape_name, safe_text, shorten
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ FINDERS: Final[dict[str, Callable[[Events, Specification, Sequence[str]], Execut
     "events": _find_by_patterns,
     "process": lambda events, specification, _: find_processes(events, specification.where),
     "thread": lambda events, specification, _: find_threads(events, specification.where),
-    "windows": lambda events, specification, _: find_windows(events, Path(specification.file)),
+    "windows": lambda events, of, _: find_windows(events, open_place(of.file)),
     "marker": lambda events, _, __: find_markers(events),
     "slice": lambda events, specification, _: find_named_slices(events, specification),
 }

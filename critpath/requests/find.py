@@ -64,6 +64,7 @@ from critpath.schema.notes import (
 )
 from critpath.schema.parameters.requests import FINDING
 from critpath.schema.ways import PACKETS, way_of_requests
+from critpath.stores import open_place
 from critpath.units import safe_text
 from critpath.untrusted import fit_pattern
 
@@ -356,7 +357,7 @@ def _find_turns(
     made = attribute(
         *(found.activity, replayed.workers, found.endpoints, found.requests),
         specification.requests.assign,
-        learn_ways(Path(elsewhere), learn) if elsewhere and learn else None,
+        learn_ways(open_place(elsewhere), learn) if elsewhere and learn else None,
         found.parts,
     )
     missing = find_missing(replayed.workers, found.endpoints, made.requests, made.subrequests)

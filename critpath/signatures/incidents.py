@@ -34,6 +34,7 @@ from critpath.signatures.difference import (
 from critpath.signatures.drift import Ranking
 from critpath.signatures.library import common_terms, find_comparable, rates
 from critpath.signatures.lookup import describe_entries, search_states
+from critpath.stores import show_place
 from critpath.text import known as words
 from critpath.units import safe_text
 
@@ -124,7 +125,7 @@ def search_incident(
             needed = math.ceil(1 / level - 1e-9) - 1
             reasons = [words.few_incidents(len(judged), needed, LOOKUP.like)]
     return KnownEntry(
-        store=str(store.path),
+        store=show_place(store.path),
         digest=store.digest,
         entries=len(store.entries),
         answer=status,

@@ -46,6 +46,7 @@ from critpath.signatures.library import (
     make_vectors,
     rates,
 )
+from critpath.stores import show_place
 from critpath.text import known as words
 from critpath.units import NS_PER_S, safe_text
 
@@ -119,7 +120,7 @@ def no_answer(
 ) -> KnownEntry:
     """Return that a store cannot tell, and why."""
     return KnownEntry(
-        store=str(store.path),
+        store=show_place(store.path),
         digest=store.digest,
         entries=len(store.entries),
         answer=answer,
@@ -352,7 +353,7 @@ def check(store: Store, *, level: float) -> CheckDocument | None:
     return CheckDocument(
         format=CHECK_FORMAT,
         version=__version__,
-        store=str(store.path),
+        store=show_place(store.path),
         digest=store.digest,
         labels=[
             CheckedLabel(

@@ -200,9 +200,17 @@ def compare(store: Store, environment: dict[str, str], both: list[str]) -> dict[
     }
 
 
+def word(row: dict[str, float]) -> dict[str, str]:
+    """Return a row with its figures as they are shown."""
+    return {
+        key: f"{value:,.{0 if value >= 100 or value % 1 == 0 else 1}f}"
+        for key, value in row.items()
+    }
+
+
 def show(row: dict[str, float]) -> str:
     """Return a row as a line."""
-    return "  ".join(f"{key}: {value:,.1f}" for key, value in row.items())
+    return "  ".join(f"{key}: {value}" for key, value in word(row).items())
 
 
 def compare_stored(store: Store, requests: int, hosts: int) -> dict[str, Any]:
@@ -222,13 +230,13 @@ def compare_stored(store: Store, requests: int, hosts: int) -> dict[str, Any]:
     print(f"{requests:,} requests of {hosts} hosts, {size / 1e6:,.0f} MB", flush=True)
     both = [f"s3://fleet/paths/{side}" for side in SIDES]
     found = compare(store, {**os.environ, **store.environment}, both)
-    return {"requests": requests, "stored, MB": size / 1e6, **found}
+    return {"requests compared": requests, "stored, MB": size / 1e6, **found}
 
 
 def extract_fleet(
     store: Store, hosts: int, requests: int, workers: list[int]
-) -> tuple[list[dict[str, Any]], dict[str, float]]:
-    """Extract and compare dumps of so many hosts; return rows, and the plan for a fleet."""
+) -> list[dict[str, str]]:
+    """Extract and compare dumps of so many hosts; return rows, of which the last are the plan."""
     environment = {**os.environ, **store.environment}
     with tempfile.TemporaryDirectory(prefix="fleet-") as name:
         home, size = Path(name), 0
@@ -242,11 +250,16 @@ def extract_fleet(
             place.mkdir()
             rows.append(extract(store, count, place, environment))
             print(show(rows[-1]), flush=True)
-    last = rows[-1]["workers"]
+    row, last = rows[0], rows[-1]["workers"]
     both = [f"s3://fleet/paths/{last}/{side}" for side in SIDES]
-    compared = compare(store, environment, both)
-    print(f"compare: {show(compared)}")
-    every, row = 2 * FLEET * HOUR / (2 * hosts * requests), rows[0]
+    runs = 2 * hosts * requests
+    compared = {
+        "requests compared": runs,
+        "stored, MB": row["written, MB"],
+        **compare(store, environment, both),
+    }
+    print(show(compared))
+    every = 2 * FLEET * HOUR / runs
     plan = {
         "tasks": 2 * FLEET,
         "recordings, GB": size * every / 1e9,
@@ -257,9 +270,13 @@ def extract_fleet(
     }
     print(f"{size / 1e6:,.1f} MB of dumps, {row['read, MB'] * 1e6 / size:.2f} times read")
     print(f"{FLEET} hosts, {HOUR:,} requests each, before and after (on paper, linear):")
-    for key, value in plan.items():
-        print(f"  {key}: {value:,.1f}")
-    return rows, plan
+    for key, value in word(plan).items():
+        print(f"  {key}: {value}")
+    return [
+        *({"dumps, MB": word({"": size / 1e6})[""], **word(row)} for row in rows),
+        word(compared),
+        *({f"{FLEET} hosts": key, "on paper": value} for key, value in word(plan).items()),
+    ]
 
 
 def main() -> None:
@@ -276,13 +293,14 @@ def main() -> None:
     store = Store(given.latency / 1e3)
     store.fs.mkdir("fleet")
     if given.stored:
-        rows, plan = [compare_stored(store, int(given.stored), given.hosts or 100)], {}
-        print(show(rows[0]))
+        found = compare_stored(store, int(given.stored), given.hosts or FLEET)
+        print(show(found))
+        rows = [word(found)]
     else:
         workers = [int(count) for count in given.workers.split(",")]
-        rows, plan = extract_fleet(store, given.hosts or 4, given.requests, workers)
+        rows = extract_fleet(store, given.hosts or 4, given.requests, workers)
     if given.json:
-        write_results(given.json, rows, plan=plan)
+        write_results(given.json, rows)
 
 
 if __name__ == "__main__":

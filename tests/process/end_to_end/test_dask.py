@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -180,7 +181,20 @@ def test_workers_read_and_write_on_a_store_themselves(critpath, guest, cluster, 
     from moto.server import create_backend_app  # noqa: PLC0415 - as above
     from werkzeug.serving import make_server  # noqa: PLC0415 - as above
 
-    server = make_server("127.0.0.1", 0, create_backend_app("s3"), threaded=True)
+    app, asked = create_backend_app("s3"), Counter()
+
+    def answer(environ, start):
+        """Answer the first two readings of every stream of host-1 with 503, and cut host-2's."""
+        name = environ["PATH_INFO"]
+        asked[name] += environ["REQUEST_METHOD"] == "GET"
+        bad = "/kernel/kernel_" in name and asked[name] <= 2
+        if bad and "host-1" in name:
+            start("503 Slow Down", [("Content-Type", "text/xml")])
+            return [b"<Error><Code>SlowDown</Code></Error>"]
+        content = b"".join(app(environ, start))
+        return [content[: len(content) // 2] if bad and "host-2" in name else content]
+
+    server = make_server("127.0.0.1", 0, answer, threaded=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     there = {
         "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.port}",
@@ -217,6 +231,10 @@ def test_workers_read_and_write_on_a_store_themselves(critpath, guest, cluster, 
             out, err = run.communicate()
         assert (run.returncode, out) == (0, ""), err
         assert "of 6 recordings saved to s3://hosts/paths (a dataset of 6 files)" in err
+        said = [line for line in err.splitlines() if "asked again" in line]
+        for host, why in (("host-1", "HTTP 503"), ("host-2", "no whole answer")):
+            assert any(host in line and why in line for line in said), err
+        assert not [line for line in said if "host-1/" not in line and "host-2/" not in line]
         fs.invalidate_cache()
         names = [name.removeprefix("hosts/paths/") for name in fs.find("hosts/paths")]
         assert names == ["_critpath.json", *(f"part-0000{n}.parquet" for n in range(6))]

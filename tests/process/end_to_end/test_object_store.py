@@ -14,6 +14,8 @@ import pytest
 from moto.server import create_backend_app
 from werkzeug.serving import make_server
 
+from critpath.commands import main
+
 REQUESTS = "events:app:request_begin,app:request_end,key=id"
 SECRET = "notforanybodytosee"  # noqa: S105 - moto takes any
 BUSY = b"<?xml version='1.0'?><Error><Code>SlowDown</Code><Message>hush</Message></Error>"
@@ -36,7 +38,7 @@ class Store:
         }
 
     def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
-        how = self.wrong(environ) if environ["REQUEST_METHOD"] == "GET" else ""
+        how = self.wrong(environ)
         if how == "busy":
             start("503 Slow Down", [("Content-Type", "text/xml")])
             return [BUSY]
@@ -78,7 +80,7 @@ def often(how: str, times: int) -> Callable[[dict[str, Any]], str]:
 
     def choose(environ: dict[str, Any]) -> str:
         name = environ["PATH_INFO"]
-        if "/kernel/kernel_" not in name:
+        if "/kernel/kernel_" not in name or environ["REQUEST_METHOD"] != "GET":
             return ""
         left[name] += 1
         return how if left[name] <= times else ""
@@ -128,6 +130,32 @@ def test_what_stays_ends_with_4(run, store, tmp_path, how, why):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_list_and_a_writing_are_tried_again_and_said(run, store, tmp_path):
+    """What asks which objects there are, and what is written, with the other half of methods."""
+    asked: Counter[str] = Counter()
+
+    def busy_twice(environ: dict[str, Any]) -> str:
+        listing = environ["PATH_INFO"] == "/fleet" and "list-type" in environ["QUERY_STRING"]
+        method = "list" if listing else environ["REQUEST_METHOD"]
+        asked[method] += 1
+        return "busy" if method in {"list", "PUT"} and asked[method] <= 2 else ""
+
+    store.wrong = busy_twice
+    words = ("export", "--format", "paths", "--execution", REQUESTS, "s3://fleet/normal")
+    done = run(*words, "-o", "s3://fleet/again.parquet", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    said = [line for line in done.stderr.splitlines() if "asked again (2 times)" in line]
+    assert any("s3://fleet/normal:" in line and "HTTP 503" in line for line in said), done.stderr
+    assert any("again.parquet:" in line and "HTTP 503" in line for line in said), done.stderr
+    store.wrong = lambda environ: "busy" if environ["REQUEST_METHOD"] == "PUT" else ""
+    done = run(*words, "-o", "s3://fleet/never.parquet", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "never.parquet: the store gave HTTP 503, 5 times" in done.stderr
+    store.wrong = lambda _: ""
+    assert run("path", "s3://fleet/never.parquet", cwd=tmp_path).returncode == 4
+    assert run("path", "s3://fleet/again.parquet", cwd=tmp_path).returncode == 0
+
+
 def test_what_is_written_there_is_read_there(run, guest, tmp_path):
     (tmp_path / "normal").symlink_to(guest("normal"))
     options = ("export", "--format", "paths", "--execution", REQUESTS)
@@ -140,3 +168,51 @@ def test_what_is_written_there_is_read_there(run, guest, tmp_path):
         found = run("compare", f"s3://fleet/{out}", "s3://fleet/sample-lock", cwd=tmp_path)
         assert found.returncode == 1, found.stderr
     assert [file.name for file in tmp_path.iterdir()] == ["normal"]
+
+
+@pytest.mark.parametrize("scheme", ["memory", "s3"])
+def test_every_verb_takes_urls(store, guest, unpack, load, monkeypatch, capsys, scheme):
+    """None shows where its files are here, and all of them write what they are to."""
+    verbs = load("verbs_on_stores.py")
+    for name, value in store.environment.items():
+        monkeypatch.setenv(name, value)
+    fs = fsspec.filesystem(scheme, skip_instance_cache=True)
+    fs.mkdir("/verbs" if scheme == "memory" else "verbs")
+
+    def put(what: Path | bytes, name: str) -> str:
+        files = (
+            {name: what}
+            if isinstance(what, bytes)
+            else {name: what.read_bytes()}
+            if what.is_file()
+            else {
+                f"{name}/{file.relative_to(what)}": file.read_bytes()
+                for file in what.rglob("*")
+                if file.is_file()
+            }
+        )
+        for there, content in files.items():
+            fs.pipe_file(f"verbs/{there}", content)
+        return f"{scheme}://verbs/{name}"
+
+    def list_objects() -> dict[str, object]:
+        fs.invalidate_cache()
+        found = fs.find("verbs", detail=True)
+        return {name.strip("/"): of.get("ETag") or of["created"] for name, of in found.items()}
+
+    urls = verbs.put_inputs(put, guest, unpack)
+    for line in verbs.WORKING:
+        before = list_objects()
+        words = [word.format(**urls) for word in line.split()]
+        code = main(words)
+        shown = capsys.readouterr()
+        assert code in {0, 1, 3}, (line, shown.err)
+        assert "critpath-stores" not in shown.out + shown.err, line
+        assert SECRET not in shown.out + shown.err, line
+        written = [name for name, tag in list_objects().items() if before.get(name) != tag]
+        assert not [name for name in written if b"critpath-stores" in fs.cat_file(name)], line
+        wanted = [word.partition("://")[2] for word in words if word.startswith(urls["new"])]
+        for place in wanted:
+            assert [n for n in written if n == place or n.startswith(f"{place}/")], line
+        assert bool(written) == (bool(wanted) or line.startswith("known add")), line
+    fs.rm("verbs", recursive=True)

@@ -12,7 +12,7 @@ import pytest
 
 import critpath
 from critpath import stores
-from critpath.commands import main
+from critpath.commands import VERBS, main
 from critpath.errors import UnreadableError, UsageError
 from critpath.model.joining import join_sets
 from critpath.store import Dataset, find_format, save_paths
@@ -412,58 +412,43 @@ def test_without_the_library(monkeypatch, capsys):
     assert do == "  pip install 'critpath-core[fleet]'"
 
 
-# Every verb.
+# Every verb; those that take URLs are tried in tests/process/end_to_end/test_object_store.py.
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["path", "{normal}"],
-        ["path", "{normal}", "--format", "json"],
-        ["compare", "{normal}", "{lock}", "--html", "memory://fleet/report.html"],
-        ["explore", "{lock}", "-o", "memory://fleet/explore.html"],
-        ["view", "{normal}", "-o", "memory://fleet/view.html"],
-        ["baseline", "save", "{normal}", "-o", "memory://fleet/base.json"],
-        ["export", "{normal}", "--format", "speedscope", "-o", "memory://fleet/speed.json"],
-        ["query", "{normal}", "--tables"],
-        ["signature", "{normal}", "-o", "memory://fleet/counts.parquet"],
-        ["doctor", "{normal}"],
-    ],
-    ids=lambda words: " ".join(words[:2]),
-)
-def test_verbs_take_urls(store, guest, capsys, words):
-    places = {
-        n: store.put(guest(of), f"fleet/{of}")
-        for n, of in (("normal", "normal"), ("lock", "sample-lock"))
-    }
-    before = store.names()
-    given = [word.format(**places) for word in words]
-    code = main(given)
-    shown = capsys.readouterr()
-    assert code in {0, 1, 3}, shown.err
-    assert "critpath-stores" not in shown.out + shown.err
-    for name in set(store.names()) - set(before):
-        assert b"critpath-stores" not in store.fs.store[name].getvalue()
-    assert len(set(store.names()) - set(before)) == sum(
-        "memory://" in w and w not in places.values() for w in given
-    )
+@pytest.fixture(scope="module")
+def verbs(load):
+    return load("verbs_on_stores.py")
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["record", "-o", "s3://bucket/a", "true"],
-        ["ab", "-o", "s3://bucket/a", "--", "A", "true", "--", "B", "true"],
-        ["demo", "s3://bucket/a"],
-        ["dump", "s3://bucket/a"],
-        ["metrics", "s3://bucket/a"],
-        ["incidents", "s3://bucket/a"],
-    ],
-    ids=lambda words: words[0],
-)
-def test_verbs_that_take_none_say_so(words, capsys):
-    assert main(words) == 2
-    assert f"critpath {words[0]} takes no URL: s3://bucket/a" in capsys.readouterr().err
+@pytest.fixture
+def urls(store, guest, unpack, verbs) -> dict[str, str]:
+    def put(what: Path | bytes, name: str) -> str:
+        if isinstance(what, Path) and what.is_dir():
+            return store.put(what, f"fleet/{name}")
+        store.fs.pipe_file(f"/fleet/{name}", what.read_bytes() if isinstance(what, Path) else what)
+        return f"memory://fleet/{name}"
+
+    return verbs.put_inputs(put, guest, unpack)
+
+
+def test_verbs_that_take_none_say_so(urls, verbs, capsys):
+    for line in verbs.REFUSED:
+        words = [word.format(**urls) for word in line.split()]
+        assert main(words) == 2, line
+        what, do = capsys.readouterr().err.splitlines()
+        assert what.startswith(f"critpath: critpath {words[0]} takes no URL: memory://fleet/"), line
+        assert do.startswith("  "), line
+
+
+def test_a_recording_to_learn_from_is_opened(urls, capsys):
+    words = ("requests", urls["memcached"], "--execution", "requests", "--learn")
+    assert main([*words, urls["memcached"]]) == 2
+    assert f"nothing to learn from {urls['memcached']}: it is" in capsys.readouterr().err
+
+
+def test_every_verb_is_tried_with_urls(verbs):
+    tried = {line.split()[0] for line in (*verbs.WORKING, *verbs.REFUSED)}
+    assert tried | {*verbs.NOTHING} == {*VERBS}
 
 
 def test_other_urls_are_not_read(capsys):
