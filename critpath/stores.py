@@ -189,6 +189,7 @@ class _Stored:
     here: bool = False
     block: int = 0  # bytes of one, once it is read by them
     kept: set[int] = field(default_factory=set)
+    coming: tuple[int, Future[bytes]] | None = None  # asked for ahead, for whoever reads it
 
 
 class _Mirror:
@@ -418,7 +419,6 @@ class RangeFile(io.RawIOBase):
         self._stored, self._place, self._in_order = stored, place, in_order
         stored.block = self._block = stored.block or block
         self._recent: OrderedDict[int, bytes] = OrderedDict()
-        self._coming: tuple[int, Future[bytes]] | None = None
         self._at = 0
         self.size = stored.size
 
@@ -444,14 +444,14 @@ class RangeFile(io.RawIOBase):
 
     def _get(self, first: int, end: int) -> bytes:
         """Ask for blocks, and for the one behind them."""
-        coming, self._coming = self._coming, None
+        coming, self._stored.coming = self._stored.coming, None
         if coming is not None and coming[0] == first == end - 1:
             content = coming[1].result()
         else:
             content = _get_range(self._stored, first * self._block, self._end_of(end - 1))
         self._keep(first, end, content)
         if self._in_order and end * self._block < self.size and end not in self._stored.kept:
-            self._coming = (
+            self._stored.coming = (
                 end,
                 _begin(lambda: _get_range(self._stored, end * self._block, self._end_of(end))),
             )

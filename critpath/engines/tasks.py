@@ -56,6 +56,10 @@ class Engine(Protocol):
         """Begin a task."""
 
 
+class NoResultError(RuntimeError):
+    """An engine ended, or gave up what it was given."""
+
+
 class Failure(Struct, frozen=True):
     """An error as a value: it goes from one machine to another without its class.
 
@@ -203,7 +207,7 @@ def _in_order(found: Iterator[tuple[int, Any]], count: int) -> Iterator[Any]:
             upcoming += 1
             yield result
     if upcoming < count:
-        raise RuntimeError(f"an engine gave no result of task {upcoming + 1} of {count}")
+        raise NoResultError(f"an engine gave no result of task {upcoming + 1} of {count}")
 
 
 def _results(
@@ -370,10 +374,14 @@ class DaskScheduler(Struct, frozen=True):
         it is lost, or too many workers die of one task.
         """
         require("--engine dask, here and where the workers are,", "dask")
+        import logging
         from concurrent.futures import CancelledError
 
         from distributed import Client, KilledWorker
         from distributed.cfexecutor import ClientExecutor
+
+        # What it says of a scheduler that is gone is said here, in two lines.
+        logging.getLogger("distributed").setLevel(logging.CRITICAL)
 
         def connect() -> Any:
             return Client(self.address, timeout=_SECONDS, set_as_default=False)
@@ -410,7 +418,7 @@ class DaskScheduler(Struct, frozen=True):
                 f"({_first_line(error)})",
                 "look into the workers' logs; they may need more memory, or --max-memory",
             ) from error
-        except (OSError, CancelledError) as error:
+        except (OSError, CancelledError, NoResultError) as error:
             raise CritpathError(
                 f"the dask scheduler at {self.address} was lost: {_first_line(error)}",
                 "start it and the workers again, then repeat the command",

@@ -162,11 +162,12 @@ def test_the_next_block_is_asked_for_ahead(store, monkeypatch):
     store.fs.pipe_file("/one/stream", b"0123456789")
     read = stores.open_stream(stores.open_place("memory://one") / "stream")
     assert read(2, 0) == b"01"
-    _, coming = read.__self__._coming
-    assert coming.result() == b"4567"
+    stored = read.__self__._stored
+    assert stored.coming[1].result() == b"4567"
     assert [of[1:] for of in store.asked] == [(0, 4), (4, 8)]
+    read = stores.open_stream(stores.open_place("memory://one") / "stream")  # another has it, too
     assert read(4, 2) == b"2345"
-    read.__self__._coming[1].result()
+    stored.coming[1].result()
     assert read(100, 1) == b"123456789"
     assert [of[1:] for of in store.asked] == [(0, 4), (4, 8), (8, 10)]
 
