@@ -167,6 +167,8 @@ def _run(arguments: list[str], *, alone: bool) -> int:
     settings = effective(
         given_settings(parsed), None if config is None else Path(config), Path.cwd()
     )
+    if stores := sys.modules.get("critpath.stores"):
+        stores.close()  # where a file of settings was
     if getattr(parsed, "show_config", False):
         from critpath.units import safe_text  # noqa: PLC0415 - start-up time
 

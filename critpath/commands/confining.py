@@ -45,10 +45,11 @@ def confine(arguments: argparse.Namespace, settings: Settings) -> None:
     """Confine this process for good, unless this one of `READERS` asks the machine itself."""
     if not _reads(arguments):
         return
-    given = {**vars(arguments), "known": settings["known"]}
+    given = {**vars(arguments), "known": settings["known"], "learn": settings["learn"]}
     words = [*_words(given), *_named_by(settings["execution"])]
     engine = str(getattr(arguments, "engine", ""))
-    network = engine.startswith("dask:") or any(map(stores.find_url, words))
+    outputs = [getattr(arguments, name, None) or "" for name in _OUTPUTS]
+    network = engine.startswith("dask:") or any(map(_is_url, [*words, *outputs]))
     inputs = [place for word in words for place in _follow(Path(word))]
     if settings["hosts"] == "apart":  # who else is beside says whether they are hosts
         inputs += [place.parent for place in inputs]
@@ -88,13 +89,21 @@ def _reads(arguments: argparse.Namespace) -> bool:
     return getattr(arguments, "action", "") != "watch"
 
 
-def _words(given: dict[str, Any]) -> Iterator[str]:
-    """Yield what may name an input."""
+def _is_url(word: str | Path) -> bool:
+    """Tell whether a store is asked for it; who reads it says what is wrong with it."""
+    try:
+        return stores.find_url(word) is not None
+    except CritpathError:
+        return False
+
+
+def _words(given: dict[str, Any]) -> Iterator[str | Path]:
+    """Yield what may name an input: of a URL, a path is another text."""
     for name, value in given.items():
         if name not in _NO_INPUTS and name not in _OUTPUTS:
             for word in value if isinstance(value, list | tuple) else [value]:
                 if isinstance(word, str | Path) and str(word):
-                    yield str(word)
+                    yield word
 
 
 def _named_by(specification: str | None) -> Iterator[str]:
@@ -123,7 +132,7 @@ def _outputs(arguments: argparse.Namespace) -> Iterator[Path]:
     for value in values:
         if not isinstance(value, str | Path) or str(value) in {"", "-", "inline"}:
             continue
-        if not stores.find_url(value):
+        if not _is_url(value):
             yield Path(value)
 
 

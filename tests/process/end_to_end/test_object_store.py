@@ -130,6 +130,30 @@ def test_what_stays_ends_with_4(run, store, tmp_path, how, why):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_options_and_settings_name_is_read_there(run, critpath, store, guest, load, tmp_path):
+    """In a process of its own, which may open only what it was told."""
+    verbs = load("verbs_on_stores.py")
+    fs = fsspec.filesystem(
+        "s3", endpoint_url=store.environment["AWS_ENDPOINT_URL"], key="somebody", secret=SECRET
+    )
+    windows = verbs.write_windows(guest("normal"))
+    fs.pipe_file("fleet/windows.csv", windows)
+    fs.pipe_file("fleet/settings.toml", b'execution = "windows:s3://fleet/windows.csv"\n')
+    (tmp_path / "windows.csv").write_bytes(windows)
+    (tmp_path / "settings.toml").write_text('execution = "windows:s3://fleet/windows.csv"\n')
+    (tmp_path / "normal").symlink_to(guest("normal"))
+    here = critpath("path", "normal", "--execution", "windows:windows.csv", cwd=tmp_path)
+    assert here.returncode == 0, here.stderr
+    for words in (
+        ("s3://fleet/normal", "--execution", "windows:s3://fleet/windows.csv"),
+        ("normal", "--execution", "windows:s3://fleet/windows.csv"),
+        ("normal", "--config", "settings.toml"),
+        ("normal", "--config", "s3://fleet/settings.toml"),
+    ):
+        done = run("path", *words, cwd=tmp_path)
+        assert (done.returncode, done.stdout) == (0, here.stdout), done.stderr
+
+
 def test_a_list_and_a_writing_are_tried_again_and_said(run, store, tmp_path):
     """What asks which objects there are, and what is written, with the other half of methods."""
     asked: Counter[str] = Counter()
