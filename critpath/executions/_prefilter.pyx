@@ -9,7 +9,8 @@ what is still open at its end is copied then, once and not at every switch.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
-from libc.string cimport memcpy, memset
+from libc.stdint cimport INT64_MAX
+from libc.string cimport memcpy, memmove, memset
 
 from cpython.buffer cimport PyBuffer_FillInfo
 
@@ -389,13 +390,93 @@ cdef class EventFilter:
             self.end_chunk()
             self.row += n
 
+    @property
+    def kept_count(self):
+        """How many are kept by now."""
+        return self.count
+
+    def cut(self, const uint8_t[::1] aside, bint all):
+        """Return the kept events of some classes, and forget them; in order of the recording.
+
+        Parameters
+        ----------
+        aside : uint8 [classes]
+            Which; marks that are kept for nothing else.
+        all : bool
+            Also those that wait for the next switch, and what comes after one of them.
+
+        Returns
+        -------
+        tuple of arrays
+            Position in the recording, timestamp, event_class, cpu, offset, values, current.
+        """
+        cdef Py_ssize_t i, h, cpu, n = 0, m = 0, at = 0, value = 0, width
+        cdef int64_t bound = INT64_MAX
+        cdef Kept* k
+        cdef CpuState* state
+        for h in range(self.host_count):
+            for cpu in range(MOST_CPUS):
+                state = &self.hosts[h].cpu_states[cpu]
+                if all and state.asking:
+                    state.asking = 0
+                i = state.asking
+                while i:
+                    bound = min(bound, self.kept[i - 1].row)
+                    i = self.kept[i - 1].asking
+        for i in range(self.count):
+            k = &self.kept[i]
+            if aside[k.event_class] and k.row < bound:
+                n += 1
+                m += self.width_of(i)
+        rows, timestamps = np.empty(n, np.int64), np.empty(n, np.int64)
+        classes, cpus = np.empty(n, np.int32), np.empty(n, np.int32)
+        offsets, currents = np.empty(n, np.int64), np.empty(n, np.int64)
+        numbers = np.empty(m, np.int64)
+        places = np.zeros(self.count + 1, np.int64)
+        cdef int64_t[::1] row = rows, timestamp = timestamps, offset = offsets, current = currents
+        cdef int64_t[::1] values = numbers, place = places
+        cdef int32_t[::1] event_class = classes, of_cpu = cpus
+        n = m = 0
+        for i in range(self.count):
+            k = &self.kept[i]
+            width = self.width_of(i)
+            if aside[k.event_class] and k.row < bound:
+                row[n], timestamp[n], event_class[n], of_cpu[n] = (
+                    k.row, k.timestamp, k.event_class, k.cpu)
+                offset[n], current[n] = m, k.current
+                if width:
+                    memcpy(&values[m], self.values + k.offset, width * sizeof(int64_t))
+                n += 1
+                m += width
+                continue
+            # What stays moves down, and those that wait for the same switch still lead on.
+            memmove(self.values + value, self.values + k.offset, width * sizeof(int64_t))
+            self.kept[at] = k[0]
+            self.kept[at].offset = value
+            self.kept[at].asking = place[k.asking]
+            at += 1
+            value += width
+            place[i + 1] = at
+        for h in range(self.host_count):
+            for cpu in range(MOST_CPUS):
+                state = &self.hosts[h].cpu_states[cpu]
+                if state.asking:
+                    state.asking = place[state.asking]
+        self.count, self.value_count = at, value
+        return rows, timestamps, classes, cpus, offsets, numbers, currents
+
+    cdef inline Py_ssize_t width_of(self, Py_ssize_t i) noexcept nogil:
+        """How many values a kept event has: they lie one behind the other."""
+        cdef Py_ssize_t end = self.kept[i + 1].offset if i + 1 < self.count else self.value_count
+        return end - self.kept[i].offset
+
     def take(self):
         """Return what was kept, in order, and forget it.
 
         Returns
         -------
         tuple of arrays
-            timestamp, cpu, event_class, offset, values, current.
+            timestamp, cpu, event_class, offset, values, current, position in the recording.
         """
         cdef Py_ssize_t i, n
         for i in range(self.thread_count):
@@ -408,8 +489,8 @@ cdef class EventFilter:
             of[i] = 2 * self.kept[i].row + (self.kept[i].current == NOT_ASKED)
         order = np.argsort(rows, kind="stable")
         rows = rows[order] >> 1
-        order = order[np.flatnonzero(np.diff(rows, prepend=-1))]
-        del rows
+        first = np.flatnonzero(np.diff(rows, prepend=-1))
+        order, rows = order[first], rows[first]
         of = order
         n = of.shape[0]
         cdef int64_t[::1] timestamp = np.empty(n, np.int64), offset = np.empty(n, np.int64)
@@ -428,4 +509,4 @@ cdef class EventFilter:
         self.values, self.value_count, self.value_room = NULL, 0, 0
         numbers = np.frombuffer(values, np.int64) if values.size else np.zeros(0, np.int64)
         return (np.asarray(timestamp), np.asarray(cpu), np.asarray(event_class),
-                np.asarray(offset), numbers, np.asarray(current))
+                np.asarray(offset), numbers, np.asarray(current), rows)

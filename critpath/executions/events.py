@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from itertools import chain
+from typing import Any, Final
 
 import numpy as np
 from msgspec import Struct
@@ -15,9 +16,17 @@ from critpath.executions.fields import (
     field_texts,
     find_occurrences,
 )
-from critpath.executions.scheduling import UNKNOWN, Owners, Scheduling, find_owners
+from critpath.executions.scheduling import (
+    UNKNOWN,
+    Doubts,
+    Owners,
+    Scheduling,
+    Sightings,
+    find_owners,
+)
 from critpath.model import F64, I64, Bool, Events, Executions
 from critpath.model._lookup import Numbers
+from critpath.model.texts import Texts
 from critpath.units import plural
 
 
@@ -37,6 +46,8 @@ def find_by_events(
             _require_field(found, key, "key")
     if label and not begins.has(label):
         _require_field(ends, label, "label")
+    if events.aside is not None:
+        return _find_aside(events, (begin, end), key, label)
     return find_between(events, begins, ends, key=key, label=label)
 
 
@@ -62,22 +73,8 @@ def find_between(
     first, last = found.begin, found.end
     tid = end_owner.tid[last]
     subject = np.where(tid == UNKNOWN, begin_owner.tid[first], tid)
-    notes = [*begins.notes, *ends.notes, *found.notes()]
-    if begins.pattern == ends.pattern and len(begins.rows):
-        of = f"of the same {key}" if key else "in the same thread"
-        notes.insert(
-            0,
-            f"begin and end are the same event, {begins.pattern.name}: "
-            f"runs last from one to the next {of}",
-        )
-    if found.unknown:
-        missing = f"the field {key}" if key else "a known thread"
-        notes.append(f"{plural(found.unknown, 'event')} left out: without {missing}")
-    notes += [
-        f"no event of the recording matches {side.pattern.name}"
-        for side in (begins, ends)
-        if not len(side.rows)
-    ]
+    notes = [*begins.notes, *ends.notes]
+    notes += _note_pairs(found, (begins.pattern, ends.pattern), key, (count, len(ends.rows)))
     return build_executions(
         events,
         scheduling,
@@ -91,6 +88,29 @@ def find_between(
     )
 
 
+def _note_pairs(
+    found: Pairs, patterns: tuple[EventPattern, EventPattern], key: str, counts: tuple[int, int]
+) -> list[str]:
+    """Return what is to be said of pairs of so many begins and ends."""
+    notes = [*found.notes()]
+    if patterns[0] == patterns[1] and counts[0]:
+        of = f"of the same {key}" if key else "in the same thread"
+        notes.insert(
+            0,
+            f"begin and end are the same event, {patterns[0].name}: "
+            f"runs last from one to the next {of}",
+        )
+    if found.unknown:
+        missing = f"the field {key}" if key else "a known thread"
+        notes.append(f"{plural(found.unknown, 'event')} left out: without {missing}")
+    notes += [
+        f"no event of the recording matches {of.name}"
+        for of, count in zip(patterns, counts, strict=True)
+        if not count
+    ]
+    return notes
+
+
 def _process_names(events: Events, rows: I64, own: Bool) -> list[str]:
     """Return the ``procname`` context of the begins that are in the subject's thread."""
     names = field_texts(events, rows, "procname")
@@ -101,26 +121,13 @@ def _number_groups(
     begins: Occurrences, ends: Occurrences, owners: Owners, *, key: str, within: str
 ) -> I64:
     """Return a number for what a begin and its end share, -1 where it is unknown; begins first."""
-    shared = _number_values(begins, ends, key) if key else (owners.tid, owners.tid != UNKNOWN)
-    more = _number_values(begins, ends, within) if within else (owners.host, shared[1])
-    group: I64 = Numbers().add(shared[0], more[0]).astype(np.int64)
+    shared, known = _share(begins, ends, owners, key)
+    group = _number_shared(shared, owners.host, known)
     if within:
-        group = Numbers().add(group, owners.host).astype(np.int64)
-    group[~(shared[1] & more[1])] = -1
+        more, has = _share(begins, ends, owners, within)
+        group = Numbers().add(group, _number_shared(more, owners.host, has)).astype(np.int64)
+        group[~(known & has)] = -1
     return group
-
-
-def _number_values(begins: Occurrences, ends: Occurrences, field: str) -> tuple[I64, Bool]:
-    """Return a number for each text that a field has, of begins and then of ends; where it has."""
-    sides = [side.numbers(field) for side in (begins, ends)]
-    if all(side is not None for side in sides):  # their texts differ as they do
-        values, known = zip(*(side for side in sides if side is not None), strict=True)
-        return np.concatenate(values), np.concatenate(known)
-    numbers: dict[str, int] = {}
-    texts = chain(begins.texts(field), ends.texts(field))
-    found = [-1 if text is None else numbers.setdefault(text, len(numbers)) for text in texts]
-    made = np.array(found, np.int64)
-    return made, made >= 0
 
 
 def _choose_labels(
@@ -163,6 +170,8 @@ class Pairs(Struct, frozen=True):
         Ends without a begin.
     unknown : int
         Begins and ends whose group is None.
+    left : int64 array
+        Positions of the open begins.
     """
 
     begin: I64
@@ -171,6 +180,7 @@ class Pairs(Struct, frozen=True):
     open: int
     unbegun: int
     unknown: int
+    left: I64 = np.zeros(0, np.int64)
 
     @property
     def incomplete(self) -> int:
@@ -217,6 +227,8 @@ def pair_events(
     group, begins = group[order], order >= count
     follows = np.zeros(len(order), np.bool_)  # a begin of the same group
     follows[1:] = begins[:-1] & (group[1:] == group[:-1])
+    last_of_group = np.ones(len(order), np.bool_)
+    last_of_group[:-1] = group[1:] != group[:-1]
     closing = np.flatnonzero(follows & ~begins)
     first, last = order[closing - 1] - count, order[closing]
     paired = np.argsort(first)
@@ -228,6 +240,7 @@ def pair_events(
         int(begins.sum()) - repeated - len(paired),
         int((~begins).sum()) - len(paired),
         len(begin_rows) + count - len(order),
+        np.sort(order[begins & last_of_group] - count),
     )
 
 
@@ -249,15 +262,7 @@ def build_executions(
     begin, end = (events.timestamp[r] for r in rows)
     known = owners.tid != UNKNOWN
     lasting = end > begin
-    more = []
-    if not known.all():
-        more.append(
-            f"{plural(int((~known).sum()), 'run')} left out: the thread is unknown "
-            "(no vtid context, and no sched_switch says who held the cpu)"
-        )
-    if not (lasting | ~known).all():
-        count = int((~lasting & known).sum())
-        more.append(f"{plural(count, 'run')} of 0 ns left out")
+    more = _note_left_out(int((~known).sum()), int((~lasting & known).sum()))
     keep = np.flatnonzero(known & lasting)
     keep = keep[np.lexsort((owners.tid[keep], end[keep], begin[keep]))]
     shown = scheduling.names(owners.host[keep], owners.tid[keep], rows[0][keep], forward=forward)
@@ -278,3 +283,177 @@ def build_executions(
         notes=(*notes, *owners.notes, *more),
         chance=None if chance is None else chance[keep],
     )
+
+
+def _note_left_out(unknown: int, instant: int) -> list[str]:
+    """Return notes on runs that cannot have a path."""
+    notes = []
+    if unknown:
+        notes.append(
+            f"{plural(unknown, 'run')} left out: the thread is unknown "
+            "(no vtid context, and no sched_switch says who held the cpu)"
+        )
+    if instant:
+        notes.append(f"{plural(instant, 'run')} of 0 ns left out")
+    return notes
+
+
+# Events that are too many to be in memory together.
+
+# Of a begin, until its end comes: its row in the recording and more.
+_Begun = dict[str, np.ndarray[Any, Any]]
+
+
+def _find_aside(
+    events: Events, patterns: tuple[EventPattern, EventPattern], key: str, label: str
+) -> Executions:
+    """Find executions as `find_between` does, of events that are read part by part.
+
+    Of a run that is found its columns are kept, of a begin what its end asks for.
+    """
+    seen = Sightings()
+    counts = np.zeros(2, np.int64)
+    for _, part in events.iter_aside():
+        rows = [part.rows(of.name) for of in patterns]
+        counts += [*map(len, rows)]
+        seen.see(part, np.concatenate(rows), Scheduling(part))
+    begun: _Begun = {}
+    found: list[_Found] = []
+    said = np.zeros((3, 3), np.int64)  # of pairs, of owners, of runs
+    for position, part in events.iter_aside():
+        begins, ends = (Occurrences(part, of, part.rows(of.name), {}) for of in patterns)
+        count = len(begins.rows)
+        owners = find_owners(part, np.concatenate([begins.rows, ends.rows]), Scheduling(part), seen)
+        shared, known = _share(begins, ends, owners, key)
+        fresh: _Begun = {
+            "row": position[begins.rows],
+            "time": part.timestamp[begins.rows],
+            "host": owners.host[:count],
+            "tid": owners.tid[:count],
+            "shared": shared[:count],
+            "name": field_texts(part, begins.rows, "procname"),
+            "id": begins.texts(key) if key else np.full(count, None, object),
+            "label": begins.texts(label) if label else np.full(count, "", object),
+        }
+        waiting = len(begun["row"]) if begun else 0
+        begun = {k: np.concatenate([begun[k], v]) for k, v in fresh.items()} if begun else fresh
+        known = np.concatenate([np.ones(waiting, np.bool_), known])
+        group = _number_shared(
+            np.concatenate([begun["shared"], shared[count:]]),
+            np.concatenate([begun["host"], owners.host[count:]]),
+            known,
+        )
+        of_begins = waiting + count
+        pairs = pair_events(begun["row"], group[:of_begins], position[ends.rows], group[of_begins:])
+        runs, left_out = _make_runs(part, pairs, begun, ends, owners, label)
+        found.append(runs)
+        said += [(pairs.repeated, pairs.unbegun, pairs.unknown), owners.doubts, (*left_out, 0)]
+        begun = {name: column[pairs.left] for name, column in begun.items()}
+    (repeated, unbegun, unknown), doubts, (nobody, instant, _) = said.tolist()
+    none = np.zeros(0, np.int64)
+    pairs = Pairs(none, none, repeated, len(begun["row"]), unbegun, unknown)
+    notes = dict.fromkeys(_note_pairs(pairs, patterns, key, (int(counts[0]), int(counts[1]))))
+    return _join_runs(
+        events,
+        found,
+        pairs.incomplete + nobody + instant,
+        (*notes, *Doubts(*doubts).word(), *_note_left_out(nobody, instant)),
+    )
+
+
+def _share(
+    begins: Occurrences, ends: Occurrences, owners: Owners, key: str
+) -> tuple[np.ndarray[Any, Any], Bool]:
+    """Return what a begin and its end share, a number or a text, and where it is known."""
+    if not key:
+        return owners.tid, owners.tid != UNKNOWN
+    sides = [side.numbers(key) for side in (begins, ends)]
+    if all(side is not None for side in sides):  # their texts differ as they do
+        values, known = zip(*(side for side in sides if side is not None), strict=True)
+        return np.concatenate(values), np.concatenate(known)
+    texts = np.concatenate([begins.texts(key), ends.texts(key)])
+    return texts, np.array([text is not None for text in texts.tolist()], np.bool_)
+
+
+def _number_shared(shared: np.ndarray[Any, Any], host: I64, known: Bool) -> I64:
+    """Return a number for each value on each host, -1 where it is unknown."""
+    if shared.dtype == object:
+        numbers: dict[str, int] = {}
+        texts = shared.tolist()
+        shared = np.array([numbers.setdefault(text, len(numbers)) for text in texts], np.int64)
+    group: I64 = Numbers().add(shared, host).astype(np.int64)
+    group[~known] = -1
+    return group
+
+
+# Columns of executions that were found, where each begins in the recording, and what its thread
+# calls itself.
+_Found = dict[str, Any]
+
+
+def _make_runs(
+    part: Events,
+    pairs: Pairs,
+    begun: _Begun,
+    ends: Occurrences,
+    owners: Owners,
+    label: str,
+) -> tuple[_Found, tuple[int, int]]:
+    """Return the runs of pairs, and how many are left out: of no known thread, of 0 ns."""
+    first, last = pairs.begin, pairs.end
+    of_ends = len(owners.tid) - len(ends.rows)
+    tid, mine = owners.tid[of_ends:][last], begun["tid"][first]
+    tid = np.where(tid == UNKNOWN, mine, tid)
+    begin, end = begun["time"][first], part.timestamp[ends.rows[last]]
+    known, lasting = tid != UNKNOWN, end > begin
+    keep = np.flatnonzero(known & lasting)
+    first, last, begin, end, tid = first[keep], last[keep], begin[keep], end[keep], tid[keep]
+    names = np.where(mine[keep] == tid, begun["name"][first], None).tolist()
+    ids = zip(begun["id"][first].tolist(), tid.tolist(), begin.tolist(), strict=True)
+    texts = begun["label"][first]
+    if label:
+        texts = np.where(texts == None, ends.take(last).texts(label), texts)  # noqa: E711 - of each
+    runs = {
+        "begin": begin,
+        "end": end,
+        "tid": tid,
+        "host": owners.host[of_ends:][last],
+        "row": begun["row"][first],
+        "id": Texts.of([text if text is not None else f"{who}@{t}" for text, who, t in ids]),
+        "label": Texts.of(["" if text is None else text for text in texts.tolist()]),
+        "name": Texts.of([name or "" for name in names]),
+    }
+    return runs, (int((~known).sum()), int((~lasting & known).sum()))
+
+
+# technical: runs whose threads are named together.
+_NAMED: Final = 1 << 16
+
+
+def _join_runs(
+    events: Events, found: list[_Found], incomplete: int, notes: tuple[str, ...]
+) -> Executions:
+    """Return the runs of all parts, in order, with their threads' names."""
+    columns: _Found = {}
+    order = np.zeros(0, np.int64)
+    for name in [*found[0]]:
+        parts = [runs.pop(name) for runs in found]
+        joined = Texts.join(parts) if name in {"id", "label", "name"} else None
+        columns[name] = np.concatenate(parts) if joined is None else joined
+        del parts
+        if name == "row":  # numbers are there: of equal ones the first in the recording is first
+            keys = (columns[key] for key in ("row", "tid", "end", "begin"))
+            order = np.lexsort(tuple(keys))
+            columns = {key: column[order] for key, column in columns.items()}
+        elif joined is not None:
+            columns[name] = joined[order].in_few_bytes()
+    scheduling, position = Scheduling(events), events.aside.position if events.aside else order
+    row, own = columns.pop("row"), columns.pop("name")
+    names = []
+    for first in range(0, len(row), _NAMED):
+        some = slice(first, first + _NAMED)
+        # The last of the events in memory that is before it.
+        at = np.searchsorted(position, row[some]) - 1
+        shown = scheduling.names(columns["host"][some], columns["tid"][some], at)
+        names.append(Texts.of([a or b for a, b in zip(shown, own[some], strict=True)]))
+    return Executions(comm=Texts.join(names), incomplete=incomplete, notes=notes, **columns)

@@ -14,17 +14,24 @@ switch that is left out lies between two that are kept and have its name.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from enum import IntFlag
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from critpath.executions._prefilter import EventFilter
 from critpath.executions.specification import Specification, name_marker_events
 from critpath.model import I64, U8, EventChunk, EventClass, Events, Kind
+from critpath.model.events import Aside
 from critpath.model.gaps import BASE, Gaps
+
+if TYPE_CHECKING:
+    from critpath.model.timelines import Columns
+
+# technical: events that are in memory together before marks are set aside, 6 MB.
+_TOGETHER: Final = 1 << 16
 
 
 class Action(IntFlag):
@@ -56,10 +63,23 @@ _KINDS: Final = {
 class Prefilter:
     """Keeps the events of a stream with gaps, or none, that `find_executions` needs.
 
-    Events that one of the specifications names are kept, however frequent they are.
+    Events that one of the specifications names are kept, however frequent they are; aside
+    (`Events.aside`) where nothing else is asked of them, and there is a place to keep them.
+
+    Parameters
+    ----------
+    specifications : collection of Specification
+    gaps : Gaps
+    keep : callable or None
+        Takes columns, and returns what gives them back.
     """
 
-    def __init__(self, specifications: Collection[Specification], gaps: Gaps) -> None:
+    def __init__(
+        self,
+        specifications: Collection[Specification],
+        gaps: Gaps,
+        keep: Callable[[Columns], Callable[[], Columns]] | None = None,
+    ) -> None:
         patterns = [p for s in specifications for p in (s.begin, s.end) if p is not None]
         self._named = {pattern.name for pattern in patterns}
         self._named.update(name for s in specifications for name in name_marker_events(s))
@@ -71,6 +91,11 @@ class Prefilter:
         hosts = np.arange(int(base.host.max(initial=-1)) + 2)
         start = np.searchsorted(base.host[order], hosts).astype(np.int64)
         self._filter = EventFilter(start, base.begin[order], base.end[order])
+        plain = [s.marks_alone for s in specifications]
+        self._keep = keep if plain and all(plain) and not len(gaps) else None
+        self._parts: list[Callable[[], Columns]] = []
+        self._rest = 0
+        self._aside: U8 = np.zeros(0, np.uint8)
         self._known = 0
         self._actions: U8 = np.zeros(0, np.uint8)
         self._hosts: I64 = np.zeros(0, np.int64)
@@ -83,6 +108,7 @@ class Prefilter:
             self._actions = np.array([self._action(c) for c in classes], np.uint8)
             self._hosts = np.array([c.host for c in classes], np.int64)
             self._widths = np.array([len(c.fields) for c in classes], np.int64)
+            self._aside = np.array([self._is_aside(c) for c in classes], np.uint8)
         self._filter.feed(
             chunk.timestamp,
             chunk.cpu,
@@ -93,10 +119,20 @@ class Prefilter:
             self._hosts,
             self._widths,
         )
+        if self._keep is not None and self._filter.kept_count - self._rest >= _TOGETHER:
+            self._cut(self._keep, all_of_them=False)
+
+    def _cut(self, keep: Callable[[Columns], Callable[[], Columns]], *, all_of_them: bool) -> None:
+        part = self._filter.cut(self._aside, all_of_them)
+        self._rest = self._filter.kept_count
+        if len(part[0]):
+            self._parts.append(keep(part))
 
     def events(self, recording: Events) -> Events:
         """Return the events kept, with everything but the columns from ``recording``."""
-        timestamp, cpu, event_class, offset, values, current = self._filter.take()
+        if self._parts and self._keep is not None:
+            self._cut(self._keep, all_of_them=True)
+        timestamp, cpu, event_class, offset, values, current, position = self._filter.take()
         return replace(
             recording,
             timestamp=timestamp,
@@ -105,7 +141,11 @@ class Prefilter:
             offset=offset,
             values=values,
             current=current,
+            aside=Aside(position, tuple(self._parts)) if self._parts else None,
         )
+
+    def _is_aside(self, of: EventClass) -> bool:
+        return of.kind == Kind.OTHER and of.name in self._named
 
     def _action(self, of: EventClass) -> Action:
         action = _KINDS.get(of.kind, Action.DROP)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from msgspec import Struct
 
 from critpath.executions.fields import field_numbers
-from critpath.model import I64, Bool, Events, Kind
+from critpath.model import I32, I64, Bool, Events, Kind
 from critpath.model._lookup import Numbers
 from critpath.model.gaps import BASE
 from critpath.units import plural
@@ -166,24 +166,48 @@ def find_parents(events: Events, host: I64, tid: I64, rows: I64) -> I64:
     return result
 
 
+class Doubts(NamedTuple):
+    """Of how many events it was not plain whose they are."""
+
+    interrupts: int = 0
+    namespaced: int = 0
+    moved: int = 0
+
+    def word(self) -> tuple[str, ...]:
+        """Return a note for each kind that there is."""
+        said = (
+            "on an idle cpu: of no thread",
+            (
+                "out of a pid namespace (the vtid is no thread that sched_switch shows there): "
+                "the kernel's thread id was used"
+            ),
+            "emitted while the thread moved to another cpu: the vtid was used",
+        )
+        notes = zip(self, said, strict=True)
+        return tuple(f"{plural(count, 'event')} {what}" for count, what in notes if count)
+
+
 class Owners(Struct, frozen=True, eq=False):
     """The thread of every event: host, the kernel's tid (-1 where unknown), and notes."""
 
     host: I64
     tid: I64
     notes: tuple[str, ...]
+    doubts: Doubts = Doubts()
 
 
-def find_owners(events: Events, rows: I64, scheduling: Scheduling) -> Owners:
-    """Find the kernel thread that emitted each event (given by position).
+class _Shown(NamedTuple):
+    """Whose events are by what `sched_switch` shows, and by what user space says of itself."""
 
-    A user-space event carries ``vtid``, the thread id in its own pid namespace.  If
-    ``sched_switch`` never shows that id on the event's cpu for any event of this (vpid, vtid),
-    the process lives in a pid namespace and ``sched_switch`` is right.  If it does for some
-    events, the thread moved between reading the cpu number and reading the clock in the others,
-    and ``vtid`` is right.  Events without ``vtid`` belong to the thread that ``sched_switch``
-    shows, else to the ``tid`` context of a kernel event.
-    """
+    host: I64
+    tid: I64
+    interrupts: int
+    vpid: I64
+    vtid: I64
+    has_vtid: Bool
+
+
+def _show_owners(events: Events, rows: I64, scheduling: Scheduling) -> _Shown:
     user = np.array([c.domain == "ust" for c in events.classes] or [False])
     user = user[events.event_class[rows]]
     host = events.hosts_of(rows)
@@ -196,32 +220,70 @@ def find_owners(events: Events, rows: I64, scheduling: Scheduling) -> Owners:
         context, has_context = field_numbers(events, rows, "tid")
         use = ~user & has_context & (tid == UNKNOWN) & ~idle & (context > 0)
         tid[use] = context[use]
-
     vtid, has_vtid = field_numbers(events, rows, "vtid")
     vpid, _ = field_numbers(events, rows, "vpid")
-    has_vtid &= user
-    interrupts = int((idle & ~user).sum())
-    notes = [f"{plural(interrupts, 'event')} on an idle cpu: of no thread"] * (interrupts > 0)
-    if has_vtid.any():
-        shown = tid != UNKNOWN
-        thread = Numbers().add(vpid[has_vtid], vtid[has_vtid])
-        thread = Numbers().add(thread.astype(np.int64), host[has_vtid])
-        agrees = (shown & (tid == vtid))[has_vtid]
-        confirmed = np.zeros(len(rows), np.bool_)
-        confirmed[has_vtid] = np.bincount(thread, agrees)[thread] > 0
-        contradicts = has_vtid & shown & (tid != vtid)
-        moved = int((contradicts & confirmed).sum())
-        namespaced = int((contradicts & ~confirmed).sum())
-        take = has_vtid & (confirmed | ~shown)
-        tid[take] = vtid[take]
-        if namespaced:
-            notes.append(
-                f"{plural(namespaced, 'event')} out of a pid namespace (the vtid is no thread "
-                "that sched_switch shows there): the kernel's thread id was used"
-            )
-        if moved:
-            notes.append(
-                f"{plural(moved, 'event')} emitted while the thread moved to another cpu: "
-                "the vtid was used"
-            )
-    return Owners(host, tid, tuple(notes))
+    return _Shown(host, tid, int((idle & ~user).sum()), vpid, vtid, has_vtid & user)
+
+
+class Sightings:
+    """Which threads of user space `sched_switch` shows under their own ids."""
+
+    def __init__(self) -> None:
+        self._threads, self._places = Numbers(), Numbers()
+        self._seen: Bool = np.zeros(0, np.bool_)
+
+    def see(self, events: Events, rows: I64, scheduling: Scheduling) -> None:
+        """Take some events."""
+        self.add(_show_owners(events, rows, scheduling))
+
+    def add(self, shown: _Shown) -> None:
+        """Take what is shown of some events."""
+        number = self._number(shown)
+        agrees = (shown.tid != UNKNOWN) & (shown.tid == shown.vtid)
+        self._seen[number[agrees[shown.has_vtid]]] = True
+
+    def confirm(self, shown: _Shown) -> Bool:
+        """Return of which events the thread was seen."""
+        result = np.zeros(len(shown.tid), np.bool_)
+        result[shown.has_vtid] = self._seen[self._number(shown)]
+        return result
+
+    def _number(self, shown: _Shown) -> I32:
+        has = shown.has_vtid
+        thread = self._threads.add(shown.vpid[has], shown.vtid[has])
+        number = self._places.add(thread.astype(np.int64), shown.host[has])
+        more = np.zeros(len(self._places) - len(self._seen), np.bool_)
+        self._seen = np.append(self._seen, more)
+        return number
+
+
+def find_owners(
+    events: Events, rows: I64, scheduling: Scheduling, seen: Sightings | None = None
+) -> Owners:
+    """Find the kernel thread that emitted each event (given by position).
+
+    A user-space event carries ``vtid``, the thread id in its own pid namespace.  If
+    ``sched_switch`` never shows that id on the event's cpu for any event of this (vpid, vtid),
+    the process lives in a pid namespace and ``sched_switch`` is right.  If it does for some
+    events, the thread moved between reading the cpu number and reading the clock in the others,
+    and ``vtid`` is right.  Events without ``vtid`` belong to the thread that ``sched_switch``
+    shows, else to the ``tid`` context of a kernel event.
+
+    `seen` has taken all events before, where these are not all.
+    """
+    found = _show_owners(events, rows, scheduling)
+    if seen is None:
+        seen = Sightings()
+        seen.add(found)
+    confirmed = seen.confirm(found)
+    tid = found.tid
+    shown = tid != UNKNOWN
+    contradicts = found.has_vtid & shown & (tid != found.vtid)
+    doubts = Doubts(
+        found.interrupts,
+        int((contradicts & ~confirmed).sum()),
+        int((contradicts & confirmed).sum()),
+    )
+    take = found.has_vtid & (confirmed | ~shown)
+    tid[take] = found.vtid[take]
+    return Owners(found.host, tid, doubts.word(), doubts)

@@ -202,6 +202,12 @@ class Specification(Struct, frozen=True):
     label_open: bool = False
     text: str = ""
 
+    @property
+    def marks_alone(self) -> bool:
+        """Whether executions are found in one pass over the events that it names."""
+        patterns = self.begin, self.end
+        return self.kind == "events" and not any(of is None or of.conditions for of in patterns)
+
     def get_requests(self) -> tuple[EventRequest, ...]:
         """Return the requests for events beyond the kernel's own selection.
 

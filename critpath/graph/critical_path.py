@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -45,7 +45,7 @@ from critpath.schema.parameters.replay import WAITING
 
 # technical: rows that are carried into blocks are kept, for walks that come back to one and for
 # executions asked for later: so many bytes unless another number is asked for.
-MOST_CARRIED: Final = 64 << 20
+MOST_CARRIED: Final = 16 << 20
 
 NET, HOLD, RECEIPT = 1, 2, 3  # technical
 NO_ARRIVALS: Final[I64] = np.zeros((0, 3), np.int64)  # technical
@@ -339,7 +339,8 @@ _AT_LEAST: Final = 32  # technical
 # than the first are: what all have would take more memory than the recording.  Each time costs
 # some milliseconds; how many a file has in a row group is the writer's own (`PathsWriter`).
 _TOGETHER: Final = (1000, 8000)
-_SEGMENTS: Final = 1 << 18  # technical
+_SEGMENTS: Final = 1 << 17  # technical
+_LOOKED_UP: Final = 1 << 16  # technical: executions whose threads are looked up together
 
 
 def extract_paths(
@@ -378,10 +379,9 @@ def extract_paths(
         Each has the facts of the whole recording.
     """
     events = replayed.events
-    known = subject_workers(replayed.workers, executions) >= 0
+    unknown = _count_unknown(replayed.workers, executions)
     lossy = overlaps_loss(events.losses, executions.host, executions.begin, executions.end)
-    notes = (*executions.notes, *left_out(known, executions))
-    del known
+    notes = (*executions.notes, *left_out(unknown, executions))
     sweep = Sweep(
         replayed.blocks,
         replayed.workers,
@@ -716,7 +716,7 @@ class BoundaryRows:
     ) -> None:
         self._cuts, self._most = cuts, most
         self._last = len(cuts) - 1
-        self._known = {self._last: empty_boundary_rows(kinds)}
+        self._known = {self._last: _CarriedRows.of(empty_boundary_rows(kinds))}
         self._size = 0
 
     def reach(self, k: int) -> int:
@@ -725,27 +725,49 @@ class BoundaryRows:
 
     def into(self, k: int) -> Columns:
         """Return what is carried into a block: the rows of later ones that begin before its cut."""
-        return self._known[k]
+        return self._known[k].columns
 
     def carry(self, k: int, columns: Columns) -> None:
         """Keep what is carried out of a block into the one before it."""
         if k == 0 or k - 1 in self._known:
             return
-        found = _join_boundary_rows(columns, self._known[k], int(self._cuts[k - 1]))
-        self._known[k - 1] = found
-        self._size += _size(found)
+        joined = _join_boundary_rows(columns, self._known[k].columns, int(self._cuts[k - 1]))
+        self._known[k - 1] = found = _CarriedRows.of(joined)
+        self._size += found.nbytes
         if self._size > self._most:
             for j in sorted(self._known.keys() - {k - 1, self._last})[::2]:
-                self._size -= _size(self._known.pop(j))
+                self._size -= self._known.pop(j).nbytes
+
+
+class _CarriedRows(NamedTuple):
+    """Rows of the few owners that have some: of a long recording most threads are gone by then."""
+
+    size: int  # of the column that tells where the rows of each owner start
+    owners: I32
+    counts: I32
+    rows: Columns
+
+    @classmethod
+    def of(cls, columns: Columns) -> _CarriedRows:
+        start, *rows = columns
+        counts = np.diff(start)
+        owners = np.flatnonzero(counts)
+        return cls(len(start), owners.astype(np.int32), counts[owners].astype(np.int32), (*rows,))
+
+    @property
+    def columns(self) -> Columns:
+        start = np.zeros(self.size, np.int64)
+        start[self.owners + 1] = self.counts
+        return (np.cumsum(start), *self.rows)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(column.nbytes for column in (self.owners, self.counts, *self.rows))
 
 
 def empty_boundary_rows(kinds: Sequence[type[np.generic]]) -> Columns:
     """Return columns of no rows: what is carried into the last block."""
     return (np.zeros(1, np.int64), *(np.zeros(0, kind) for kind in kinds))
-
-
-def _size(columns: Columns) -> int:
-    return sum(column.nbytes for column in columns)
 
 
 def _join_boundary_rows(columns: Columns, carried: Columns, cut: int) -> Columns:
@@ -803,9 +825,16 @@ def find_workers(workers: Workers, host: I64, tid: I64, time: I64) -> I64:
     return workers.lives.find(host, tid, time)
 
 
-def left_out(known: Bool, executions: Executions) -> tuple[Note, ...]:
+def _count_unknown(workers: Workers, executions: Executions) -> int:
+    """Return how many executions are of threads that never appear."""
+    parts = range(0, len(executions), _LOOKED_UP)
+    some = (executions.take(slice(first, first + _LOOKED_UP)) for first in parts)
+    return sum(int((subject_workers(workers, each) < 0).sum()) for each in some)
+
+
+def left_out(unknown: int, executions: Executions) -> tuple[Note, ...]:
     """Note how many executions have no path, or none that tells anything."""
-    notes = WithoutEvents(int((~known).sum())), IncompleteExecutions(executions.incomplete)
+    notes = WithoutEvents(unknown), IncompleteExecutions(executions.incomplete)
     return tuple(note for note in notes if note.executions)
 
 

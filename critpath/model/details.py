@@ -216,7 +216,9 @@ class DetailCoder:
         self.known = [NO_DETAIL]
         self._places = {NO_DETAIL: 0}
         self._keys = Numbers()
-        self._place_of: I64 = np.zeros(0, np.int64)  # by the number of a key
+        # By the number of a key: what it means, and the key.
+        self._place_of: I64 = np.zeros(0, np.int64)
+        self._pairs: I64 = np.zeros((2, 0), np.int64)
 
     def _put(self, of: Detail) -> int:
         place = self._places.setdefault(of, len(self.known))
@@ -228,7 +230,8 @@ class DetailCoder:
         """Return codes of details and the table of them, for segments with keys."""
         if len(self.known) > _MOST_KNOWN:
             self._forget()
-        return self._code(first, second)
+        used, at = self._number(first, second)
+        return self._arrange(used, at, np.lexsort((self._pairs[1, used], self._pairs[0, used])))
 
     def recode(
         self, codes: I32, details: Sequence[Detail], second: I64
@@ -236,16 +239,30 @@ class DetailCoder:
         """Return the same of segments with codes and a table: places in `known` become keys."""
         if len(self.known) > _MOST_KNOWN:
             self._forget()
-        return self._code(np.array([*map(self._put, details)], np.int64)[codes], second)
+        places = np.array([*map(self._put, details)], np.int64)
+        used, at = self._number(places[codes], second)
+        rank = np.zeros(len(self.known), np.int64)
+        rank[places] = np.arange(len(places))
+        order = np.lexsort((rank[self._pairs[0, used]], self._pairs[1, used]))
+        return self._arrange(used, at, order)
 
-    def _code(self, first: I64, second: I64) -> tuple[I32, tuple[Detail, ...]]:
+    def _number(self, first: I64, second: I64) -> tuple[I64, I64]:
+        """Return the numbers of the keys that there are, and which of them each one is."""
         number = self._keys.add(first, second)
         if len(self._keys) > len(self._place_of):
-            fresh = self._keys.since(len(self._place_of)).tolist()
-            more = [self._put(self._find(*key)) for key in zip(*fresh, strict=True)]
+            fresh = self._keys.since(len(self._place_of))
+            more = [self._put(self._find(*key)) for key in zip(*fresh.tolist(), strict=True)]
             self._place_of = np.append(self._place_of, np.array(more, np.int64))
-        used, code = number_codes(np.append(self._place_of[number], 0))  # the first says nothing
-        return code[:-1].astype(np.int32), tuple(self.known[place] for place in used.tolist())
+            self._pairs = np.concatenate([self._pairs, fresh], axis=1)
+        return number_codes(number.astype(np.int64))
+
+    def _arrange(self, used: I64, at: I64, order: I64) -> tuple[I32, tuple[Detail, ...]]:
+        """Return codes and table in an order that does not depend on sets before."""
+        table = {0: 0}  # the first says nothing
+        codes = np.zeros(len(used), np.int32)
+        places = self._place_of[used[order]].tolist()
+        codes[order] = [table.setdefault(place, len(table)) for place in places]
+        return codes[at], tuple(self.known[place] for place in table)
 
 
 def name_detail(state: State, name: str) -> Detail:

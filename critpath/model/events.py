@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -165,6 +166,23 @@ class EventChunk:
 
 
 @dataclass(frozen=True, eq=False)
+class Aside:
+    """Events that are kept elsewhere, too many to be in memory together.
+
+    Attributes
+    ----------
+    position : int64 [n]
+        In the recording, of each of the events that are in memory.
+    parts : sequence of callables
+        In order of time.  Each returns the columns of some events: position in the recording,
+        timestamp, event_class, cpu, offset, values, current.
+    """
+
+    position: I64
+    parts: tuple[Callable[[], tuple[np.ndarray[Any, Any], ...]], ...]
+
+
+@dataclass(frozen=True, eq=False)
 class Events(Table):
     """The events of one recording that were asked for, in order of time.
 
@@ -203,6 +221,8 @@ class Events(Table):
     current : int64 [n] or None
         Where few were kept of the events that tell: the thread that had each one's cpu, -1 where
         that is unknown, -2 where it was not asked.
+    aside : Aside or None
+        Further events: `iter_aside`.
     """
 
     timestamp: I64
@@ -224,6 +244,7 @@ class Events(Table):
     clocks: tuple[HostClock, ...] = ()
     gaps: Gaps = field(default_factory=Gaps)
     current: I64 | None = None
+    aside: Aside | None = None
 
     def __post_init__(self) -> None:
         freeze_columns(self, len(self.timestamp), but={"values"})
@@ -248,7 +269,16 @@ class Events(Table):
             offset=wide,
             values=wide,
             current=None,
+            aside=None,
         )
+
+    def iter_aside(self) -> Iterator[tuple[I64, Events]]:
+        """Yield the events that are kept elsewhere, part by part, with their positions."""
+        for fetch in self.aside.parts if self.aside else ():
+            position, timestamp, event_class, cpu, offset, values, current = fetch()
+            part = {"timestamp": timestamp, "event_class": event_class, "cpu": cpu}
+            part |= {"offset": offset, "values": values, "current": current, "aside": None}
+            yield position, replace(self, **part)
 
     def table_columns(self) -> dict[str, Column]:
         """Return a row per event, without its fields."""

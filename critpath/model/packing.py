@@ -197,7 +197,7 @@ class FetchedBlock:
 # ------------------------------------------------- memory for columns, used again
 
 
-_PIECE: Final = 32 << 20  # technical
+_PIECE: Final = 8 << 20  # technical
 _LINE: Final = 64  # technical: of the cache
 # technical: pieces that are kept from one recording to the next.
 _KEPT: Final = 4

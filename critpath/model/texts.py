@@ -54,12 +54,13 @@ class Texts(Sequence[str]):
         columns = [cls.of(part) for part in parts if len(part)]
         if len(columns) == 1:
             return columns[0]
-        if columns and all(each.codes is not None for each in columns):
+        own = sum(len(each) for each in columns if each.codes is None)
+        if columns and own * _ROWS_OF_A_TEXT <= sum(map(len, columns)):
             numbers: dict[str, int] = {}
             codes = [
-                np.array([numbers.setdefault(w, len(numbers)) for w in each.words], np.int64)[
-                    each.codes
-                ].astype(np.uint32)
+                np.array([numbers.setdefault(w, len(numbers)) for w in each.words], np.uint32)[
+                    slice(None) if each.codes is None else each.codes
+                ]
                 for each in columns
             ]
             return cls(*_pack([*numbers]), _narrow(np.concatenate(codes), len(numbers)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from itertools import pairwise
@@ -387,6 +387,9 @@ class BlockStore(Blocks, Protocol):
 
     def append(self, block: PackedBlock) -> None:
         """Add the next one."""
+
+    def keep(self, columns: Columns) -> Callable[[], Columns]:
+        """Keep some columns beside them; return what gives these back."""
 
     def close(self) -> None:
         """Free what they take."""

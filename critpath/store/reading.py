@@ -145,6 +145,20 @@ def _forget(packed: dict[int, PackedPaths]) -> None:
     _kept[0] -= sum(each.nbytes for each in packed.values())
 
 
+class _OneByOne:
+    """Columns of a file, each read when it is asked for: all together take as much again."""
+
+    def __init__(self, parquet: pq.ParquetFile) -> None:
+        self._parquet = parquet
+
+    def __len__(self) -> int:
+        return int(self._parquet.metadata.num_rows)
+
+    def column(self, name: str) -> pa.ChunkedArray:
+        """Return a column."""
+        return self._parquet.read(columns=[name], use_threads=_THREADS).column(0)
+
+
 class _PathsFile:
     """A file of paths: what it says of itself, and its row groups.
 
@@ -160,7 +174,7 @@ class _PathsFile:
         self.columns = list(EXECUTION)
         self.words: list[str] = []
         self.lists: list[str] = []
-        self._checked = False
+        self._checked = later is not None  # this process has just written it
         self._kept: dict[int, PackedPaths] = {}
         weakref.finalize(self, _forget, self._kept)
 
@@ -277,17 +291,16 @@ class _PathsFile:
             ]
             executions = self._join([part[0] for part in parts])
             paths = join_paths([part[1] for part in parts]) if parts else _none(self.strings)
+            made: PathSet = self._reading(lambda _: self._set(executions, paths))
         else:
-            executions = self._reading(self._read_executions, self.columns)
-            paths = StoredPaths(pieces)
-        made: PathSet = self._reading(lambda _: self._set(executions, paths))
+            stored = StoredPaths(pieces)
+            made = self._reading(
+                lambda parquet: self._set(_OneByOne(parquet), stored), self.columns
+            )
         return made
 
     def _names(self) -> list[str]:
         return [name for name in (*NAMES, *FACT_TEXTS) if name in self.columns]
-
-    def _read_executions(self, parquet: pq.ParquetFile) -> pa.Table:
-        return parquet.read(columns=self.columns, use_threads=_THREADS).combine_chunks()
 
     def _join(self, tables: list[pa.Table]) -> pa.Table:
         import pyarrow as pa  # noqa: PLC0415 - as above
@@ -297,7 +310,7 @@ class _PathsFile:
             return arrow_schema(requests=requests).empty_table().select(self.columns)
         return pa.concat_tables(tables).combine_chunks()
 
-    def _set(self, table: pa.Table, paths: CriticalPaths) -> PathSet:
+    def _set(self, table: pa.Table | _OneByOne, paths: CriticalPaths) -> PathSet:
         about = self.about
         texts: dict[str, Any] = {name: self._texts(table, name) for name in NAMES}
         executions = Executions(
@@ -328,7 +341,7 @@ class _PathsFile:
             warnings=read_remarks("warnings", about),
         )
 
-    def _request_facts(self, table: pa.Table) -> RequestFacts | None:
+    def _request_facts(self, table: pa.Table | _OneByOne) -> RequestFacts | None:
         """Return what is known of requests, None where the file does not know it of all."""
         if len(self.columns) == len(EXECUTION):
             return None
@@ -353,7 +366,7 @@ class _PathsFile:
                 raise self.wrong("a request that asks nobody knows what")
         return known
 
-    def _texts(self, table: pa.Table, name: str) -> Sequence[str]:
+    def _texts(self, table: pa.Table | _OneByOne, name: str) -> Sequence[str]:
         """Return a column's texts, equal ones once: a file may repeat a long one often."""
         parts = [texts_of(chunk) for chunk in table.column(name).chunks]
         letters = 0
@@ -427,7 +440,7 @@ def _none(strings: tuple[str, ...]) -> CriticalPaths:
     return CriticalPaths(np.zeros(1, np.int64), i64, i64, u8, i32, i32, i64, i64, i32, no, strings)
 
 
-def _numbers(table: pa.Table, name: str) -> Any:
+def _numbers(table: pa.Table | _OneByOne, name: str) -> Any:
     return numbers(table.column(name))
 
 

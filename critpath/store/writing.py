@@ -129,6 +129,7 @@ class PathsWriter:
                 self._thread.shutdown(cancel_futures=True)  # what it has begun uses the file
             if self._parquet is not None:
                 self._parquet.close()
+                self._parquet = None  # which has what it said of every row group
 
     @staticmethod
     def settle() -> None:

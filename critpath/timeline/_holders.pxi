@@ -205,9 +205,10 @@ cdef holder_columns(Retries* retries):
     columns = np.empty((8, n), np.int64)
     cdef int64_t[:, ::1] into = columns
     cdef TimedLength* all_ = <TimedLength*>retries.timed.data
-    timed, lengths = np.empty(retries.timed.size, np.int32), np.empty(retries.timed.size)
+    timed = np.empty(retries.timed.size, np.int32)
+    lengths = np.empty(retries.timed.size, np.float32)
     cdef int32_t[::1] timed_ = timed
-    cdef double[::1] lengths_ = lengths
+    cdef float[::1] lengths_ = lengths
     for i in range(<Py_ssize_t>retries.timed.size):
         timed_[i], lengths_[i] = all_[i].worker, all_[i].length
     locks = np.empty(m, np.int32)

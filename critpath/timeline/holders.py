@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from msgspec import Struct
 
-from critpath.model import F64, I32, I64, Bool, Events, Kind, Loss, Workers, role_name
+from critpath.model import F64, I32, I64, Bool, Events, Kind, Loss, Workers, number_codes, role_name
 from critpath.schema.environment import Environment
 from critpath.schema.parameters.replay import WAITING
 
@@ -47,7 +47,7 @@ class HolderRecord(NamedTuple):
         The worker that asks for each lock, or gives it back; -1 unknown.
     timed : int32 [all sleeps that a timer ended]
         The worker, also of those that were no tries.
-    length : float64 [all sleeps that a timer ended]
+    length : float32 [all sleeps that a timer ended]
         How long it slept (ns).
     """
 
@@ -61,7 +61,7 @@ class HolderRecord(NamedTuple):
     observed: I64
     asker: I32
     timed: I32
-    length: F64
+    length: np.ndarray[Any, np.dtype[np.float32]]
 
 
 class Holds(Struct, frozen=True):
@@ -104,43 +104,53 @@ def find_holds(
     strings : sequence of str
         What names are codes into.
     """
-    names = [strings[code] for code in workers.name.tolist()]
-    found = _find_coincidences(record, [role_name(name) for name in names], events.losses)
+    names, name_of = number_codes(workers.name.astype(np.int64))
+    texts = [strings[code] for code in names.tolist()]
+    codes: dict[str, int] = {}
+    role = np.array([codes.setdefault(role_name(text), len(codes)) for text in texts], np.int64)
+    found = _find_coincidences(record, role[name_of], events.losses)
     rows = np.flatnonzero((record.observed == 1) & ~_find_lossy(record, events.losses))
     held = [_link(record, row, int(record.holder[row])) for row in rows.tolist()]
     held += _find_held_locks(events, record)
     return Holds(
         tuple(sorted(found + held)),
-        frozenset(names[row[0]] for row in found),
-        frozenset(names[row[0]] for row in held),
+        frozenset(texts[name_of[row[0]]] for row in found),
+        frozenset(texts[name_of[row[0]]] for row in held),
     )
 
 
-def _find_coincidences(
-    record: HolderRecord, names: Sequence[str], losses: Sequence[Loss]
-) -> list[Link]:
-    """Return the time-outs of waits whose ends and holders coincide as a rule, not by chance."""
-    codes: dict[str, int] = {}
-    code = np.array([codes.setdefault(name, len(codes)) for name in names], np.int64)
-    slept = Counter(_number_kinds(code[record.timed], record.length).tolist())
+# technical: sleeps that are counted together: a recording has one in thirty events.
+_COUNTED: Final = 1 << 16
+
+
+def _find_coincidences(record: HolderRecord, role: I64, losses: Sequence[Loss]) -> list[Link]:
+    """Return the time-outs of waits whose ends and holders coincide as a rule, not by chance.
+
+    `role` is the number of each worker's.
+    """
+    slept: Counter[int] = Counter()
+    for first in range(0, len(record.timed), _COUNTED):
+        some = slice(first, first + _COUNTED)
+        length = record.length[some].astype(np.float64)
+        kinds, many = np.unique(_number_kinds(role[record.timed[some]], length), return_counts=True)
+        slept.update(dict(zip(kinds.tolist(), many.tolist(), strict=True)))
     guessed = (record.waker >= 0) & (record.observed == 0)
     rows = np.flatnonzero(guessed & ~_find_lossy(record, losses))
     length = (record.end - record.begin)[rows]
-    kinds = dict(
-        zip(rows.tolist(), _number_kinds(code[record.sleeper[rows]], length).tolist(), strict=True)
+    kinds, kind = number_codes(_number_kinds(role[record.sleeper[rows]], length))
+    holder = record.holder[rows]
+    had = (holder >= 0) & (record.since <= record.begin)[rows]
+    times, held, against = (
+        np.bincount(kind[of], minlength=len(kinds))
+        for of in (slice(None), had, holder == NO_HOLDER)
     )
-    had = (record.holder >= 0) & (record.since <= record.begin)
-    times = Counter(kinds.values())
-    held = Counter(kind for row, kind in kinds.items() if had[row])
-    against = Counter(kind for row, kind in kinds.items() if record.holder[row] == NO_HOLDER)
-    return [
-        _link(record, row, int(record.holder[row]))
-        for row, kind in kinds.items()
-        if record.holder[row] >= 0
-        and held[kind] >= max(WAITING.least_timeouts, WAITING.least_held * times[kind])
-        and times[kind] >= WAITING.least_tries * slept[kind]
-        and against[kind] <= WAITING.most_against * times[kind]
-    ]
+    tried = WAITING.least_tries * np.array([slept[one] for one in kinds.tolist()], np.int64)
+    rule = (held >= np.maximum(WAITING.least_timeouts, WAITING.least_held * times)) & (
+        times >= tried
+    )
+    rule &= against <= WAITING.most_against * times
+    chosen = np.flatnonzero(rule[kind] & (holder >= 0))
+    return [_link(record, int(rows[at]), int(holder[at])) for at in chosen.tolist()]
 
 
 def _number_kinds(name: I64, length: I64 | F64) -> I64:

@@ -48,7 +48,7 @@ import errno
 import os
 import sys
 import tempfile
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
@@ -151,9 +151,9 @@ def _declares(names: Collection[str], kind: Kind) -> bool:
     return any(fnmatchcase(name, p) for name in names for p in patterns)
 
 
-# technical: bytes of blocks that stay in memory where no limit is given, of some 3 M events; and
+# technical: bytes of blocks that stay in memory where no limit is given, of some 1.5 M events; and
 # what has to be free where temporary files are, for the others to go there.
-_HELD: Final = 32 << 20
+_HELD: Final = 16 << 20
 _ROOM: Final = 1 << 30  # technical
 
 
@@ -178,7 +178,7 @@ def replay_stream(
             else:
                 source = opener()
             with closing(source):
-                prefilter = Prefilter(specifications, source.gaps)
+                prefilter = Prefilter(specifications, source.gaps, blocks.keep)
                 done = _replay_once(source, assumed, prefilter, blocks, budget, complete)
             if isinstance(done, ReplayedRecording):
                 return done
@@ -483,21 +483,48 @@ class SpilledBlocks:
             self._held = sys.maxsize
 
     def _spill(self, block: PackedBlock) -> _Spilled:
-        file, places = self._open(), []
+        begins = self._write([table.data for table in block.tables])
+        places = (
+            (begin, table.owners, table.rows, len(table.data))
+            for begin, table in zip(begins, block.tables, strict=True)
+        )
+        return _Spilled(block.cut, block.base, tuple(places))
+
+    def _write(self, columns: Columns) -> list[int]:
+        """Write columns into the file; return where each begins."""
+        file, begins = self._open(), []
         try:
             free = os.fstatvfs(file.fileno())
             scarce = not self._limited and free.f_bavail * free.f_frsize < _ROOM
             begin = file.seek(0, os.SEEK_END)
-            for table in block.tables:
-                file.write(table.data.data)
-                places.append((begin, table.owners, table.rows, len(table.data)))
-                begin += len(table.data)
+            for column in columns:
+                file.write(column.data)
+                begins.append(begin)
+                begin += column.nbytes
             file.flush()
         except OSError as error:
             raise self._no_room(error) from error
         if scarce:  # others need some, too
             self._held = sys.maxsize
-        return _Spilled(block.cut, block.base, tuple(places))
+        return begins
+
+    def keep(self, columns: Columns) -> Callable[[], Columns]:
+        """Keep some columns beside the blocks; return what gives them back."""
+        self._held -= sum(column.nbytes for column in columns)
+        if self._held >= 0:
+            return lambda: columns
+        try:
+            begins = self._write(columns)
+        except UsageError:
+            if self._limited:
+                raise
+            self._held = sys.maxsize
+            return lambda: columns
+        kinds = [(column.dtype, len(column)) for column in columns]
+        return lambda: tuple(
+            self._fetch(begin, kind, count)
+            for begin, (kind, count) in zip(begins, kinds, strict=True)
+        )
 
     @property
     def cuts(self) -> I64:
@@ -518,15 +545,18 @@ class SpilledBlocks:
 
     def _read(self, places: Sequence[tuple[int, int, int, int]], table: int) -> PackedTable:
         begin, owners, rows, size = places[table]
+        return PackedTable(owners, rows, self._fetch(begin, np.dtype(np.uint8), size))
+
+    def _fetch(self, begin: int, kind: np.dtype[Any], count: int) -> np.ndarray[Any, Any]:
         file = self._open()
         try:
             file.seek(begin)
-            data = np.fromfile(file, np.uint8, size)
+            data = np.fromfile(file, kind, count)
         except OSError as error:
             raise self._no_room(error) from error
-        if len(data) != size:
+        if len(data) != count:
             raise self._no_room(OSError(errno.EIO, os.strerror(errno.EIO)))
-        return PackedTable(owners, rows, data)
+        return data
 
     def close(self) -> None:
         """Free the blocks' room."""

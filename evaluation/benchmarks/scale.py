@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import itertools
 import json
 import math
 import os
@@ -392,40 +393,48 @@ def growth(bench: Bench, rows: Rows, sizes: Sequence[int]) -> None:
 
 def density(bench: Bench, rows: Rows, *, full: bool) -> None:
     """As many events with the executions of a server, beside those with few; and ten times."""
-    few = bench.trace(MAIN_SIZE)
-    sizes = (MAIN_SIZE, LARGEST) if full else (MAIN_SIZE,)
+    few, tiny = bench.trace(MAIN_SIZE), bench.trace(TINY)
+    sizes = (MAIN_SIZE // 10, MAIN_SIZE, *([LARGEST] if full else []))
     dense = {n: bench.trace(n, executions=n // OF_AN_EXECUTION) for n in sizes}
     others: list[Taken] = []
+    idle: list[Taken] = []
     taken: dict[int, list[Taken]] = {n: [] for n in sizes}
     for number in range(bench.rounds):
         say(f"density, round {number + 1} of {bench.rounds}")
+        idle.append(bench.extract([tiny]))
         others.append(bench.extract([few]))
         for n, trace in dense.items():
             taken[n].append(bench.extract([trace], name="dense"))
-    ours = taken[MAIN_SIZE]
+    ours, start = taken[MAIN_SIZE], cpu(idle)
     what = f"{MAIN_SIZE // 10**6} M events, {truth(dense[MAIN_SIZE])['ended']:,} executions"
     bound = f"{cpu(ours):.2f} s of cpu, {cpu(others):.2f} with {truth(few)['ended']:,}"
     rows += [
         Row("dense", f"{what}: times the CPU time of few", ratios(ours, others), 2,
             at_least=False, bound=bound),
-        Row("dense_peak", "the same: peak memory, MB", tuple(a.peak / 1e6 for a in ours), 320,
-            at_least=False),
         Row("dense_cores", "the same: CPU time of its elapsed time",
             tuple(a.cpu / a.wall for a in ours)),
     ]  # fmt: skip
-    if not full:
-        return
-    many, span = taken[LARGEST], math.log(LARGEST / MAIN_SIZE)
-    what = f"{LARGEST // 10**6} M events, {truth(dense[LARGEST])['ended']:,} executions"
-    rows += [
-        Row("dense_largest", f"{what}: elapsed, s", tuple(a.wall for a in many), 50,
-            at_least=False, bound=f"{cpu(many):.1f} s of cpu"),
-        Row("dense_largest_peak", "the same: peak memory, MB",
-            tuple(a.peak / 1e6 for a in many), 320, at_least=False,
-            bound="the events that finders ask about, and what executions are called"),
-        Row("dense_growth", "growth of its CPU time from a tenth: exponent",
-            tuple(math.log(r) / span for r in ratios(many, ours)), 1.02, at_least=False),
-    ]  # fmt: skip
+    for small, large in itertools.pairwise(sizes):
+        many, span = taken[large], math.log(large / small)
+        ended, mega = truth(dense[large])["ended"], large // 10**6
+        each = ", ".join(f"{(cpu(taken[n]) - start) / n * 1e9:.0f}" for n in (small, large))
+        rows += [
+            Row(f"dense_peak_{large}", f"{mega} M events, {ended:,} executions: peak memory, MB",
+                tuple(a.peak / 1e6 for a in many), 320, at_least=False,
+                bound=f"{megabytes(idle):.0f} MB are there with {TINY:,} events"),
+            Row(f"dense_growth_{large}",
+                "growth of its CPU time from a tenth, less start-up: exponent",
+                tuple(math.log((b.cpu - start) / (a.cpu - start)) / span
+                      for a, b in zip(taken[small], many, strict=True)), 1.02, at_least=False,
+                bound=f"ns an event: {each}"),
+        ]  # fmt: skip
+    if full:
+        many = taken[LARGEST]
+        rows.append(
+            Row("dense_largest", f"{LARGEST // 10**6} M events: elapsed, s",
+                tuple(a.wall for a in many), 50, at_least=False,
+                bound=f"{cpu(many):.1f} s of cpu")
+        )  # fmt: skip
 
 
 def digest(path: Path) -> str:

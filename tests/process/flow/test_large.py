@@ -9,15 +9,20 @@ import importlib.util
 import re
 import sys
 import tracemalloc
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from pure.flow.whole import as_a_whole, assert_same, joined
 
 from critpath import flow
 from critpath.engines import Budget
+from critpath.executions import find_executions, parse_specification, prefilter
 from critpath.graph import critical_path
-from critpath.model import ExtractSettings
+from critpath.model import EventChunk, EventClass, Events, ExtractSettings, Kind
+from critpath.model.gaps import Gaps
 from critpath.read import Recording
 from critpath.store import PathsWriter, writing
 from critpath.text.notes import word_all
@@ -143,6 +148,7 @@ def test_memory_grows_by_what_is_kept_of_a_run_alone(large_trace, tmp_path, monk
         (critical_path, "MOST_CARRIED", 1 << 18),
         (critical_path, "_TOGETHER", (100, 100)),
         (writing, "GROUP_EXECUTIONS", 100),
+        (prefilter, "_TOGETHER", 1_000),
     ):
         monkeypatch.setattr(module, name, size)
     monkeypatch.setattr(Budget, "within", lambda _: Budget(16_000))
@@ -153,5 +159,57 @@ def test_memory_grows_by_what_is_kept_of_a_run_alone(large_trace, tmp_path, monk
         taken.append(take_memory(recording, tmp_path / "paths.parquet"))
     _, few, many = taken  # the first had modules to import
     kept, most = ((many[i] - few[i]) / (many[0] - few[0]) for i in (1, 2))
-    assert kept < 200  # bytes a run: who, when, and what it is called
+    assert kept < 100  # bytes a run: who, when, and what it is called
     assert most < 600  # and how threads are related that runs wait for
+
+
+MARKED = EventClass("", Kind.OTHER, ("id", "vtid", "procname"), ("int", "int", "str"), "ust")
+SWITCH = ("prev_comm", "prev_tid", "prev_state", "next_comm", "next_tid")
+CLASSES = (
+    *(replace(MARKED, name=f"app:request_{what}") for what in ("begin", "end")),
+    EventClass("sched_switch", Kind.SWITCH, SWITCH, ("str", "int", "int", "str", "int")),
+)
+
+
+def stream_marks(runs):
+    """Yield chunks of runs of a server's thread, of which eight overlap; each ends in a switch."""
+    at_once, under_way = 10_000, 8
+    number = np.arange(runs + under_way)
+    # Begin of run n, then end of run n - 8.
+    time = np.repeat(1_000 * number, 2) + np.tile([0, 500], len(number))
+    kind = np.tile([0, 1], len(number))
+    run = np.repeat(number, 2) - under_way * kind
+    real = np.flatnonzero((run >= 0) & (run < runs))
+    for first in range(0, len(real), at_once):
+        some = real[first : first + at_once]
+        count = len(some)
+        marks = np.column_stack([run[some], np.full(count, 77), np.ones(count, np.int64)])
+        yield EventChunk(
+            np.append(time[some], time[some[-1]]),
+            np.zeros(count + 1, np.int32),
+            np.append(kind[some], 2).astype(np.int32),
+            np.append(3 * np.arange(count), 3 * count),
+            np.concatenate([marks.ravel(), [1, 77, 0, 1, 77]]),
+        )
+
+
+@pytest.mark.parametrize("runs", [10**5, 10**6])
+def test_a_run_that_is_found_takes_a_hundred_bytes(runs):
+    none, narrow = np.zeros(0, np.int64), np.zeros(0, np.int32)
+    recording = Events(none, narrow, narrow, none, none, CLASSES, ("", "server"))
+    with closing(streaming.SpilledBlocks()) as blocks:
+        marks = prefilter.Prefilter([parse_specification(REQUESTS)], Gaps(), blocks.keep)
+        tracemalloc.start()
+        try:
+            before, _ = tracemalloc.get_traced_memory()
+            for chunk in stream_marks(runs):
+                marks.feed(chunk, CLASSES)
+            found = find_executions(marks.events(recording), REQUESTS)
+            after, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert len(found) == runs
+    assert (found.id[runs - 1], found.comm[0], found.incomplete) == (str(runs - 1), "server", 0)
+    assert found.begin[:3].tolist() == [0, 1_000, 2_000]
+    assert (found.duration == 8_500).all()
+    assert after - before < 100 * runs

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import critpath.executions.prefilter
 from critpath.executions.find import find_executions
 from critpath.executions.prefilter import Prefilter
 from critpath.executions.specification import parse_specification
@@ -42,22 +44,27 @@ def chunks(events: Events, size: int):
         )
 
 
-def digested(events: Events, text: str, size: int = 1000) -> Events:
-    prefilter = Prefilter([parse_specification(text)], events.gaps)
-    for chunk in chunks(events, size):
-        prefilter.feed(chunk, events.classes)
-    return prefilter.events(events)
+def digested(events: Events, text: str, size: int = 1000, together: int = 0) -> Events:
+    """Return the few, in memory; with a number, marks aside once so many are there."""
+    keep = (lambda columns: lambda: columns) if together else None
+    prefilter = Prefilter([parse_specification(text)], events.gaps, keep)
+    with patch.object(critpath.executions.prefilter, "_TOGETHER", together):
+        for chunk in chunks(events, size):
+            prefilter.feed(chunk, events.classes)
+        return prefilter.events(events)
 
 
 def assert_same_executions(events: Events, text: str, size: int = 1000) -> int:
     """Compare the executions of all events with those of the few; return how many were kept."""
     few = digested(events, text, size)
-    every, found = find_executions(events, text), find_executions(few, text)
-    assert every.id == found.id
-    assert (every.comm, every.label, every.notes) == (found.comm, found.label, found.notes)
-    assert every.incomplete == found.incomplete
-    for column in ("begin", "end", "tid", "host"):
-        np.testing.assert_array_equal(getattr(every, column), getattr(found, column))
+    every = find_executions(events, text)
+    for some in (few, *(digested(events, text, size, together) for together in (1, 50))):
+        found = find_executions(some, text)
+        assert every.id == found.id
+        assert (every.comm, every.label, every.notes) == (found.comm, found.label, found.notes)
+        assert every.incomplete == found.incomplete
+        for column in ("begin", "end", "tid", "host"):
+            np.testing.assert_array_equal(getattr(every, column), getattr(found, column))
     return len(few)
 
 
@@ -77,6 +84,10 @@ def test_recordings_of_the_guest(guest, name, text):
     kept = assert_same_executions(events, text)
     if "sched_" not in text:
         assert kept < len(events) / 3
+    if text.startswith("events:app:"):
+        aside = digested(events, text, 100, together=10).aside
+        assert aside is not None
+        assert len(aside.parts) > 1
 
 
 @pytest.mark.parametrize("text", KERNEL_SPECIFICATIONS)

@@ -67,7 +67,7 @@ def walk_all(recording):
         )
         subjects = critical_path.subject_workers(timelines.workers, asked)
         subjects[::17] = -1
-        critical_path.left_out(subjects >= 0, asked)
+        critical_path.left_out(int((subjects < 0).sum()), asked)
         execution_graph.critical_paths(timelines, subjects, asked.begin, asked.end)
     graph = execution_graph.build_graph(timelines)
     middle, some = (begin + end) // 2, (end - begin) // 200
