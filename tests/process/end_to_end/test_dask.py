@@ -152,28 +152,6 @@ def test_a_worker_is_killed_and_nothing_is_lost_or_doubled(
     assert str(here).encode() not in b"".join(contents(here / "far").values())
 
 
-def test_a_scheduler_that_is_lost_is_said_in_two_lines(recordings, wait_for, tmp_path):
-    here = tmp_path / "mine"
-    with begin_cluster(tmp_path, wait_for) as lost:
-        lost.worker()
-        words = ("export", "--format", "paths", *recordings, "--execution", REQUESTS, "-o", "far")
-        command = [sys.executable, "-m", "critpath", *words, "--engine", f"dask:{lost.address}"]
-        with subprocess.Popen(
-            command, cwd=here, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True
-        ) as run:
-            wait_for(lambda: list(here.glob(".far.*.partial/part-*.parquet")))
-            for process in reversed(lost.processes):  # its worker would write on
-                process.kill()
-                process.wait()
-            _, err = run.communicate()
-    what, do = err.splitlines()[-2:]
-    assert what.startswith(f"critpath: the dask scheduler at {lost.address} was lost: "), err
-    assert do == "  start it and the workers again, then repeat the command"
-    assert run.returncode == 125
-    assert "Traceback" not in err
-    assert sorted(f.name for f in here.iterdir()) == ["normal", "sample-lock"]
-
-
 def test_what_cannot_be_read_is_named_once_and_leaves_nothing(
     critpath, cluster, recordings, tmp_path
 ):
