@@ -192,9 +192,9 @@ def test_workers_read_and_write_on_a_store_themselves(critpath, guest, cluster, 
 
     def answer(environ, start):
         """Answer the first two readings of every stream of host-1 with 503, and cut host-2's."""
-        name = environ["PATH_INFO"]
-        asked[name] += environ["REQUEST_METHOD"] == "GET"
-        bad = "/kernel/kernel_" in name and asked[name] <= 2
+        name, get = environ["PATH_INFO"], environ["REQUEST_METHOD"] == "GET"
+        asked[name] += get
+        bad = get and "/kernel/kernel_" in name and asked[name] <= 2
         if bad and "host-1" in name:
             start("503 Slow Down", [("Content-Type", "text/xml")])
             return [b"<Error><Code>SlowDown</Code></Error>"]
