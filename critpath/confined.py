@@ -170,8 +170,10 @@ def run_confined(work: Callable[[], _T], read: Iterable[Path], write: Iterable[P
 def _own_places() -> Iterator[Path]:
     """Yield what Python and this package are read from, also while they run."""
     for place in {*sys.path, sys.prefix, sys.base_prefix, "/usr", "/lib", "/lib64"}:
-        if place and os.path.isdir(place):  # noqa: PTH112 - texts
-            yield Path(place)
+        with contextlib.suppress(OSError):
+            # A package may be a link to where it is.
+            links = [entry.path for entry in os.scandir(place or ".") if entry.is_symlink()]
+            yield from map(Path, [place or ".", *links])
     yield Path(__file__).resolve().parent
     for name in ("/dev/null", "/dev/urandom", "/etc/localtime", "/proc/self"):
         yield Path(name)

@@ -422,7 +422,7 @@ def _size(file: Path) -> int:
 
 
 # What is left free on the disk, as others need some, too.
-_ROOM: Final = 256 << 20
+_LEFT_FREE: Final = 256 << 20
 
 
 class _Spilled:
@@ -469,7 +469,7 @@ class Overflow:
         with self._lock:
             at, self._end = self._end, self._end + array.nbytes
         free = os.fstatvfs(number)
-        if free.f_bavail * free.f_frsize < _ROOM:
+        if free.f_bavail * free.f_frsize < _LEFT_FREE:
             raise OSError("no room")
         left = memoryview(array).cast("B")
         begin = at

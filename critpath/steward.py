@@ -7,7 +7,7 @@ directories when the command has ended, however it ended.
 
 from __future__ import annotations
 
-import _signal
+import _signal  # type: ignore[import-not-found]  # mypy knows none
 import _socket  # what is imported of Python's own is only what costs no time
 import os
 from collections.abc import Callable, Mapping

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 from typing import TYPE_CHECKING, Any, Final
@@ -62,7 +63,7 @@ def confine(arguments: argparse.Namespace, settings: Settings) -> None:
             tree.mkdir()
         if scratch := _make_scratch(locks):
             made.append(scratch)
-        steward.begin(rooms, scratch, lambda: [files.discard(place) for place in made])
+        steward.begin(rooms, scratch, partial(_discard_all, made))
     if scratch:
         tempfile.tempdir = os.environ["TMPDIR"] = str(scratch)
     several = settings["jobs"] != 1 or settings["reader"] == "babeltrace2"
@@ -189,6 +190,11 @@ def _make_scratch(locks: ExitStack) -> Path | None:
         place.chmod(0o700)
         return place
     return None
+
+
+def _discard_all(places: Iterable[Path]) -> None:
+    for place in places:
+        files.discard(place)
 
 
 def _programs() -> Iterator[Path]:

@@ -293,6 +293,7 @@ def detect(
     labels: tuple[Sequence[str], Sequence[str]] | None = None,
     percentile: float | None = None,
     screening: bool = True,
+    explained: bool = True,
     trips: Trips | None = None,
 ) -> Detection:
     """Decide whether the sample set is slower than the normal set, and in which states.
@@ -316,9 +317,9 @@ def detect(
         together without waits for a cpu that strangers had.
     own : tuple of VectorTable, optional
         As ``clean``, whenever the sets were recorded.
-    labels, percentile, screening, trips : optional
-        What each execution is; the quantile that decides; whether to say what decides nothing, as
-        intervals; how often each asked others.
+    labels, percentile, screening, explained, trips : optional
+        What each execution is; the quantile that decides; whether to count the paper's alarms, and
+        to say what decides nothing, as intervals; how often each asked others.
 
     Returns
     -------
@@ -343,7 +344,7 @@ def detect(
                 permutations=permutations, sessions=sessions, kinds=_kinds(strata, labels),
                 runs=runs, blocks=blocks, work=clean and (clean[0].total, clean[1].total)),
         partial(_measure, normal, sample, strata, by_paper if screening else None, y_reference,
-                blocks, runs),
+                blocks, runs, replicates=None if explained else 1),
         rows=len(normal) + len(sample),
     )  # fmt: skip
     whole = families.whole
@@ -353,7 +354,7 @@ def detect(
     types = name_types(strata[0], labels)
     look_for_signs = partial(find_signs, normal, sample, strata, types,
                              families.p_value[:-1] <= alpha, share, trips)  # fmt: skip
-    signs = look_for_signs() if screening else ()
+    signs = look_for_signs() if explained or clean is not None else ()
     without = own and effects(*_with_totals(*own), *strata, 0, replicates=1)
     x, y = _with_totals(normal, sample)
     # What no neighbour can make needs no runs to confirm it.
@@ -375,12 +376,12 @@ def detect(
     paper = by_paper(_measure_sides(x, y, y_reference), names=names)
     evidence = RuleEvidence(paper, families, found, flags, float(least_ns))
     flagged = RULES[rule].flag(evidence)
-    if not screening and flagged.any():
+    if not signs and not explained and flagged.any():
         signs = look_for_signs()
     slower, slight = changes(families, judged_by, flags, names, types, alpha=alpha, floor=share)
     remarks: list[Note] = [*evidence.paper.notes, *_test_notes(whole, permutations, why_not)]
     remarks += [notes.RaisedFloor(floor, share)] if share > floor else []
-    remarks += _notes(evidence, strata, slower, names, alpha, enough=enough) if screening else []
+    remarks += _notes(evidence, strata, slower, names, alpha, enough=enough) if explained else []
     ordinal = ordinal_effects(x, y, *strata) if screening else None
     detection = Detection(
         rule=rule, alpha=alpha, floor=evidence.floor, floor_share=share,
@@ -392,10 +393,10 @@ def detect(
         paper_false_alarms=false,
         work=work if enough and len(x) > 1 else None,
         usual=_find_usual(own or (normal, sample), strata, labels, runs)
-        if enough and screening else None,
+        if enough and explained else None,
         slower=slower, slight=slight, notes=[], remarks=tuple(remarks), signs=[*signs],
     )  # fmt: skip
-    if not screening and not percentile:
+    if not explained and not percentile:
         return detection
     return _with_tails(detection, families, (normal.total, sample.total), labels, percentile)
 
@@ -408,12 +409,13 @@ def _measure(
     y_reference: str,
     blocks: tuple[I64, I64] | None,
     runs: tuple[I64, I64] | None,
+    *,
+    replicates: int | None,
 ) -> tuple[Effects, float]:
     """Return the effects, and the paper's false alarms."""
     x, y = _with_totals(normal, sample)
     hashes = hash_rows(x), hash_rows(y)
     drawn = seed_hashed(hashes[1], hashes[0])
-    replicates = 1 if by_paper is None else None
     found = effects(x, y, *strata, drawn, replicates=replicates, blocks=blocks, runs=runs)
     if by_paper is None:
         return found, 0.0

@@ -339,6 +339,7 @@ def judge(
     together: bool = True,
     progress: Progress | None = None,
     screening: bool = True,
+    explained: bool = True,
     trips: Trips | None = None,
 ) -> Judgement:
     """Find the types of two sets, their outliers, and whether the sample is slower.
@@ -382,6 +383,7 @@ def judge(
         labels=labels,
         percentile=settings.percentile,
         screening=screening,
+        explained=explained,
         trips=trips,
     )
     own, clean = clean, clean if together else None

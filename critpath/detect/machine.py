@@ -172,7 +172,7 @@ class _RoleTimes(Struct, frozen=True):
 class _Added(Struct, frozen=True):
     """What an execution of some types takes longer, and their share of the sample."""
 
-    types: list[int]
+    types: Sequence[int]
     added: float
     share: float
 

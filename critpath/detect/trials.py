@@ -308,6 +308,7 @@ def _judge(task: _Task) -> _Outcome:
             sessions=(both[0].session, both[1].session) if across else (None, None),
             apart=across and pool.settings.sessions,
             screening=False,
+            explained=False,
         )
 
     judgement = judge_with(part.floor)

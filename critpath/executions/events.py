@@ -408,7 +408,7 @@ def _make_runs(
     known, lasting = tid != UNKNOWN, end > begin
     keep = np.flatnonzero(known & lasting)
     first, last, begin, end, tid = first[keep], last[keep], begin[keep], end[keep], tid[keep]
-    names = np.where(mine[keep] == tid, begun["name"][first], None).tolist()
+    names = np.where(mine[keep] == tid, begun["name"][first], np.array(None, object)).tolist()
     ids = zip(begun["id"][first].tolist(), tid.tolist(), begin.tolist(), strict=True)
     texts = begun["label"][first]
     if label:

@@ -276,9 +276,11 @@ class Events(Table):
         """Yield the events that are kept elsewhere, part by part, with their positions."""
         for fetch in self.aside.parts if self.aside else ():
             position, timestamp, event_class, cpu, offset, values, current = fetch()
-            part = {"timestamp": timestamp, "event_class": event_class, "cpu": cpu}
-            part |= {"offset": offset, "values": values, "current": current, "aside": None}
-            yield position, replace(self, **part)
+            part = replace(
+                self, timestamp=timestamp, event_class=event_class, cpu=cpu, offset=offset,
+                values=values, current=current, aside=None,
+            )  # fmt: skip
+            yield position, part
 
     def table_columns(self) -> dict[str, Column]:
         """Return a row per event, without its fields."""

@@ -483,7 +483,7 @@ class SpilledBlocks:
             self._held = sys.maxsize
 
     def _spill(self, block: PackedBlock) -> _Spilled:
-        begins = self._write([table.data for table in block.tables])
+        begins = self._write(tuple(table.data for table in block.tables))
         places = (
             (begin, table.owners, table.rows, len(table.data))
             for begin, table in zip(begins, block.tables, strict=True)

@@ -21,7 +21,8 @@ _OF_STATE: Final = {
     **dict.fromkeys((State.IRQ, State.SOFTIRQ), 2),
     State.WAIT_CPU: 3,
 }
-_KINDS: Final = np.array([_OF_STATE.get(state, 0) for state in range(256)], np.uint8)
+_KINDS: Final = np.zeros(256, np.uint8)
+_KINDS[[*_OF_STATE]] = [*_OF_STATE.values()]
 
 
 class Weather(Struct, frozen=True, eq=False):
@@ -79,8 +80,8 @@ class Weather(Struct, frozen=True, eq=False):
             sums = np.zeros(len(used), np.int64)
             np.add.at(sums, place, paths.duration[rows])
             at = np.unravel_index(used, sizes)
-            columns = (at[0] + first, *at[1:], sums)
-            found.append([of.astype(kind) for of, kind in zip(columns, kinds, strict=True)])
+            kept = (at[0] + first, *at[1:], sums)
+            found.append([of.astype(kind) for of, kind in zip(kept, kinds, strict=True)])
             wakes[first : first + len(chunk)] = mine
             first += len(chunk)
         execution, role, rival, woke, time = map(np.concatenate, zip(*found, strict=True))

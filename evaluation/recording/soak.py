@@ -150,6 +150,8 @@ def record_often(top: Path, times: int) -> int:
 
 def main() -> int:
     """Record, and print what became of it."""
+    # What runs in the background ignores interrupts, and so would what it starts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=3600.0)
     parser.add_argument("--rate", type=float, default=1000.0, help="executions a second")

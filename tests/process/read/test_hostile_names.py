@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,10 @@ import pytest
 WITH_AUDIT = Path(__file__).parents[2] / "played" / "with_audit.py"
 # Commands to a shell, a way out of a directory, modules, templates: of the lengths they replace.
 HOSTILE = (b"$(>ran)", b";>ran;#", b"|>ran #", b"../ran\0", b"/tmp/x\0", b"%0A::x\0", b"{{7*7}}")
+# What changes names and files, and what else a process does that confines itself before it reads.
+CHANGES = {"os.mkdir", "os.chmod", "os.remove", "os.rmdir", "shutil.rmtree"}
+CONFINES = {"os.fork", "ctypes.dlsym", "ctypes.create_string_buffer", "ctypes.addressof"}
+EVENTS = {"import", "open", "os.putenv", "os.unsetenv", "ctypes.dlopen", *CHANGES, *CONFINES}
 
 
 @pytest.fixture
@@ -75,10 +81,20 @@ def test_reading_runs_and_writes_nothing(hostile, verb):
     noted = [json.loads(line) for line in (where / "log").read_text().splitlines()]
     noted = [each for each in noted if each[0] != "loaded"]  # a list of modules, no event
     assert not (where / "ran").exists()
-    events = {"import", "open", "os.putenv", "os.unsetenv", "ctypes.dlopen"}
-    assert {event for event, *_ in noted} <= events
+    assert {event for event, *_ in noted} <= EVENTS
     # Which `ctypes` does to Python itself when it is imported.
     assert {e[1] for e in noted if e[0] == "ctypes.dlopen"} <= {"None"}
-    assert {e[1] for e in noted if e[0] == "open"} <= {"/dev/null"}
+    assert {e[2] for e in noted if e[0] == "ctypes.dlsym"} <= {
+        "capget",
+        "capset",
+        "prctl",
+        "syscall",
+    }
+    # Its own directory for temporary files, and the file by which Python finds where such may be.
+    own = re.compile(
+        rf"{re.escape(tempfile.gettempdir())}/(\.critpath\.[0-9a-f]{{8}}|[a-z0-9_]{{8}})"
+    )
+    named = {e[1] for e in noted if e[0] == "open" or e[0] in CHANGES}
+    assert {name for name in named if not own.fullmatch(name)} <= {"/dev/null"}
     imported = {e[1].split(".")[0] for e in noted if e[0] == "import"}
     assert imported.isdisjoint({"bt2", "lttngust", "pickle5", "yaml", "socket"})

@@ -233,7 +233,7 @@ def test_a_baseline_keeps_them(tiers, tmp_path):
     save_baseline(Baseline(sessions, interrupts=True, version="0"), file)
     [back] = load_baseline(file).sessions
     assert same(back.paths.executions.requests, tiers.executions.requests)
-    text = file.read_text("utf-8")
+    text = re.sub(r',\n"digest": "\w+"', "", file.read_text("utf-8"))  # as older ones are
     # What an older version left out is not known, and what contradicts itself is refused.
     assert '"boundary"' not in text
     older = re.sub(r'"request":\{.*?\},("path")', r"\1", text)
