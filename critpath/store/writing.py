@@ -55,8 +55,9 @@ if TYPE_CHECKING:
 # What a reader has in memory at a time: 8 MB of segments at the most, or one execution.
 GROUP_EXECUTIONS: Final = 1000
 GROUP_SEGMENTS: Final = 1 << 17
-# technical: row groups that wait for the thread that makes them: of paths walked together.
-_AHEAD: Final = 8
+# technical: segments of row groups that wait for the thread that makes them: two large ones, or
+# as many as there are of paths walked together.
+_AHEAD: Final = 2 * GROUP_SEGMENTS
 
 
 class PathsWriter:
@@ -92,7 +93,7 @@ class PathsWriter:
         self.segments = 0
         self._time = 0
         self._thread = ThreadPoolExecutor(1, "critpath-writer") if aside else None
-        self._begun: deque[Future[None]] = deque()
+        self._begun: deque[tuple[Future[None], int]] = deque()
 
     def _open(self, *, requests: bool) -> pq.ParquetWriter:
         """Return what writes rows; the first ones say what more is known: of requests, of code."""
@@ -122,7 +123,7 @@ class PathsWriter:
         try:
             if kind is None:
                 self._flush()
-                self._wait(0)
+                self._wait(-1)
                 self._open(requests=False).add_key_value_metadata({KEY: self._metadata()})
         finally:
             if self._thread is not None:
@@ -206,13 +207,15 @@ class PathsWriter:
         if self._thread is None:
             self._write(chunk, rows, self._base)
             return
-        self._wait(_AHEAD)
-        self._begun.append(self._thread.submit(self._write, chunk, rows, self._base))
+        segments = int(chunk.paths.start[rows.stop] - chunk.paths.start[rows.start])
+        self._wait(max(_AHEAD - segments, 0))
+        done = self._thread.submit(self._write, chunk, rows, self._base)
+        self._begun.append((done, segments))
 
     def _wait(self, left: int) -> None:
-        """Wait until so many row groups are left to write; raise what kept one from it."""
-        while len(self._begun) > left:
-            self._begun.popleft().result()
+        """Wait until so many segments at most are left to write; raise what kept some from it."""
+        while self._begun and sum(many for _, many in self._begun) > left:
+            self._begun.popleft()[0].result()
 
     def _write(self, chunk: PathSet, rows: slice, base: int) -> None:
         stacked = chunk.has_stacks
