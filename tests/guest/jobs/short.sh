@@ -28,7 +28,7 @@ as=(setpriv --reuid=stranger --regid=stranger --clear-groups "--inh-caps=$may" "
 try root "${ftrace[@]}" -o root
 try capable "${as[@]}" "${ftrace[@]}" -o user/rec
 try commanded "${as[@]}" critpath record --recorder ftrace -o user/runs -- \
-  sh -c 'id -un; grep -E "Cap(Prm|Eff|Amb)" /proc/self/status'
+  sh -c '(id -un; grep -E "Cap(Prm|Eff|Amb)" /proc/self/status) >user/told'
 kill $listening
 try read "${as[@]}" critpath doctor user/rec
 { pgrep -a lttng; lttng --no-sessiond list 2>/dev/null | grep '^ *[0-9]*)'
