@@ -41,8 +41,9 @@ from failing import ALL_ERRORS, Pair, Switch, build, choose_pairs, list_pairs
 from writers import PATIENCE, Writer, make_writers, restore, state_of
 
 _CODES: Final = frozenset({2, 4, 125})  # 125: the system refused, in two lines
-# Directories of multiprocessing's own: what fails there is not ours to mend.
-_NOT_OURS: Final = "/pymp-"
+# What fails there is not ours to mend: directories of multiprocessing's, and the file by which
+# tempfile tries whether a directory takes any.
+_NOT_OURS: Final = re.compile(r"/pymp-|/tmp/[a-z#_]{8}$")
 _LEAVES: Final = 97  # a child of a child that went on as its parent
 
 
@@ -77,7 +78,7 @@ class Trials:
         for at, name in enumerate(named):
             count[name] += 1
             self._places[name, count[name]] = at
-        ours = [_NOT_OURS not in site for site in self.sites]
+        ours = [not _NOT_OURS.search(site) for site in self.sites]
         self.pairs = [p for p in list_pairs(named, ALL_ERRORS) if ours[self._find(p)]]
 
     def _find(self, pair: Pair) -> int:
