@@ -25,6 +25,7 @@ from critpath.errors import EXIT_INTERNAL, EXIT_OK, CritpathError
 
 TYPE_CHECKING = False  # that of `typing`, which takes as long to import as Python to start
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Sequence
     from typing import Final, NoReturn
 
@@ -182,7 +183,7 @@ def _run(arguments: list[str], *, alone: bool) -> int:
     if settings.left_out and parsed.verb in {"record", "ab", "bisect", "demo"}:
         _warn(settings.left_out, "--config FILE takes them, or the options themselves")
     try:
-        if alone and parsed.verb in READERS:
+        if alone and parsed.verb in READERS and not _asks_the_machine(parsed):
             from critpath.commands.confining import confine  # noqa: PLC0415 - start-up time
 
             confine(parsed, settings)
@@ -238,6 +239,19 @@ def _say_stores(*, quiet: bool) -> None:
 def _fail(what: str, do: str, code: int) -> int:
     _warn(what, do)
     return code
+
+
+def _asks_the_machine(arguments: argparse.Namespace) -> bool:
+    """Tell whether a command of `READERS` reads no recording, or what this machine does beside."""
+    if arguments.verb == "doctor":
+        return bool(not arguments.directories or arguments.clean or arguments.deep)
+    if arguments.verb == "top":
+        from critpath_record import STATE  # noqa: PLC0415 - start-up time
+
+        place = arguments.directory
+        return place is None or os.path.lexists(place / STATE)
+    # `known watch` counts what this machine does.
+    return getattr(arguments, "action", "") == "watch"
 
 
 def _warn(what: str, do: str) -> None:

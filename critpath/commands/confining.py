@@ -43,9 +43,7 @@ _SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - where locks of processe
 
 
 def confine(arguments: argparse.Namespace, settings: Settings) -> None:
-    """Confine this process for good, unless this one of `READERS` asks the machine itself."""
-    if not _reads(arguments):
-        return
+    """Confine this process for good."""
     given = {**vars(arguments), "known": settings["known"], "learn": settings["learn"]}
     words = [*_words(given), *_named_by(settings["execution"])]
     engine = str(getattr(arguments, "engine", ""))
@@ -76,18 +74,6 @@ def confine(arguments: argparse.Namespace, settings: Settings) -> None:
         run=_programs() if several else (),
         network=network,
     )
-
-
-def _reads(arguments: argparse.Namespace) -> bool:
-    if arguments.verb == "doctor":
-        return bool(arguments.directories) and not (arguments.clean or arguments.deep)
-    if arguments.verb == "top":
-        from critpath_record import STATE  # noqa: PLC0415 - start-up time
-
-        place = arguments.directory
-        return place is not None and not os.path.lexists(place / STATE)
-    # `known watch` counts what this machine does.
-    return getattr(arguments, "action", "") != "watch"
 
 
 def _is_url(word: str | Path) -> bool:

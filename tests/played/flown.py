@@ -98,7 +98,7 @@ class Flown:
         self.time.pass_time(0.1)  # it looks, and opens
 
     def _patch(self, patch: pytest.MonkeyPatch) -> None:
-        self._short = tempfile.TemporaryDirectory(dir="/tmp")  # noqa: S108 - a socket's path is short
+        self._short = tempfile.TemporaryDirectory(dir="/tmp")  # a socket's path is short
         run = Path(self._short.name) / "run"
         run.mkdir(mode=0o700)
         patch.setattr(state, "registry_directory", lambda **_: run)

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -57,11 +58,12 @@ class Recorded:
         self.chosen = self._rows("selected.jsonl")
         assert self.manifest["format"] == "critpath/recording/2"
         assert self.manifest["gaps"] == "gaps.jsonl"
-        last = self.manifest["begin"]
+        last = defaultdict(lambda: self.manifest["begin"])  # of each layer: they have their own
         for gap in self.gaps:
-            assert last <= gap["begin"] <= gap["closed"] <= gap["opening"] <= gap["end"]
-            last = gap["end"] if gap["layer"] == "base" else last
-        assert last <= self.manifest["end"]
+            ends = last[gap["layer"]], gap["begin"], gap["closed"], gap["opening"], gap["end"]
+            assert [*ends] == sorted(ends)
+            last[gap["layer"]] = gap["end"]
+        assert max(last.values(), default=0) <= self.manifest["end"]
 
     def _rows(self, name: str) -> list[dict[str, Any]]:
         file = self.place / name
@@ -158,7 +160,7 @@ def test_a_recorder_that_is_killed_leaves_gaps_and_nothing_else(
     recorder.send(signal.SIGKILL)
     recorder.process.wait()
     mine = [place for place in left_of(recorder.pid) if place.parent == INSTANCES]
-    assert len(mine) == 2
+    assert len(mine) >= 2  # that of the base, and of what the budget pays for by then
     wait_for(lambda: all((p / "tracing_on").read_text().strip() == "0" for p in mine))
     program.kill()
     critpath("doctor", "--clean")

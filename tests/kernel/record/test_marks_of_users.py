@@ -81,7 +81,7 @@ def test_marks_arrive_from_the_users_who_were_told_and_the_others_are_named(tmp_
         kill(told, other)
     found = executions(tmp_path / "rec")
     assert {*found.label} == {"checkout"}
-    assert {*found.tid.tolist()} == {told}
+    assert {*found.tid.tolist()} & {told, other} == {told}  # others of this machine may mark, too
     assert "marks without access: " in done.said
     assert f"({OTHER}): record with --marks-from {OTHER}" in done.said
     facts = json.loads((tmp_path / "rec" / "critpath.json").read_text())["recorder"]
