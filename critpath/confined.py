@@ -16,6 +16,7 @@ import struct
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -93,9 +94,9 @@ def restrict(
     more : iterable of (Path, int)
         Other rights beneath a place, as the kernel has them.
     run : iterable of Path
-        Programs that it may start, which are confined as it is; it then has sockets of this
-        machine to talk to them, which it can connect to nobody.  Others than these it starts where
-        the kernel confines no files.
+        Programs that it may start, which are confined as it is; it may then make sockets of this
+        machine to talk to them, and connect none.  Where the kernel confines no files, it may
+        start others, too.
     network : bool
         Whether it may ask the internet.
     """
@@ -104,16 +105,18 @@ def restrict(
     rules = [(place, _LOOKING) for place in (*_own_places(), *read)]
     rules += [(place, _CHANGING) for place in write]
     rules += [(place, _READ_FILE | _EXECUTE) for place in run]
-    _drop_capabilities(libc)
-    try:
-        if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
-            raise _refusal("no_new_privs")
-        _confine_files(libc, [*rules, *more], network=network)
-        _confine_calls(libc, run=bool(run), network=network)
-    except OSError as error:
-        # As before, but never in silence: this kernel offers it.
-        text = f"{error.filename}: {error.strerror}"
-        sys.stderr.write(f"critpath: warning: what is read is not confined ({text})\n")
+    for confine in (
+        partial(_drop_capabilities, libc),
+        partial(_gain_nothing, libc),
+        partial(_confine_files, libc, [*rules, *more], network=network),
+        partial(_confine_calls, libc, run=bool(run), network=network),
+    ):
+        try:
+            confine()
+        except OSError as error:
+            # Whatever else confines does; and never in silence, as this kernel offers it.
+            text = f"{error.filename}: {error.strerror}"
+            sys.stderr.write(f"critpath: warning: what is read is not confined by {text}\n")
 
 
 def _drop_capabilities(libc: Any) -> None:
@@ -121,13 +124,20 @@ def _drop_capabilities(libc: Any) -> None:
     header = struct.pack("<Ii", _CAPABILITIES_VERSION, 0)
     now = ctypes.create_string_buffer(24)
     if libc.capget(header, now) != 0:
-        return
+        raise _refusal("capabilities")
     kept = [value & (_FILES if at < 3 else 0) for at, value in enumerate(struct.unpack("<6I", now))]
     if os.geteuid() == 0:
         for number in range(64):
             if not _FILES >> number & 1 and libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0) != 0:
                 break
-    libc.capset(header, struct.pack("<6I", *kept))
+    if libc.capset(header, struct.pack("<6I", *kept)) != 0:
+        raise _refusal("capabilities")
+
+
+def _gain_nothing(libc: Any) -> None:
+    """Have no program that is started gain rights, which Landlock and seccomp ask for."""
+    if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
+        raise _refusal("no_new_privs")
 
 
 def _refusal(what: str) -> OSError:

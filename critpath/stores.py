@@ -735,7 +735,7 @@ def _get_range(stored: _Stored, begin: int, end: int) -> bytes:
 
 
 def _begin(work: Callable[[], Answer]) -> Future[Answer]:
-    """Do something in a thread that nobody waits for when this process ends."""
+    """Do something in a thread; the process may end before it has."""
     from concurrent.futures import Future  # noqa: PLC0415 - start-up time
 
     future: Future[Answer] = Future()

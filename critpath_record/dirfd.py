@@ -60,7 +60,7 @@ def restore_name(text: str, fd_path: Path, name: Path) -> str:
 def list_matching(directory: Path, *levels: str) -> list[Path]:
     """Return what is below a directory under such names, a pattern for each level, in order.
 
-    OSError where that cannot be told: `Path.glob` leaves out what it cannot read.
+    OSError where one cannot be read, which `Path.glob` leaves out in silence.
     """
     found = [directory]
     for pattern in levels:

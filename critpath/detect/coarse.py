@@ -354,7 +354,7 @@ def detect(
     types = name_types(strata[0], labels)
     look_for_signs = partial(find_signs, normal, sample, strata, types,
                              families.p_value[:-1] <= alpha, share, trips)  # fmt: skip
-    signs = look_for_signs() if explained or clean is not None else ()
+    signs = look_for_signs() if explained or clean is not None else None
     without = own and effects(*_with_totals(*own), *strata, 0, replicates=1)
     x, y = _with_totals(normal, sample)
     # What no neighbour can make needs no runs to confirm it.
@@ -376,8 +376,8 @@ def detect(
     paper = by_paper(_measure_sides(x, y, y_reference), names=names)
     evidence = RuleEvidence(paper, families, found, flags, float(least_ns))
     flagged = RULES[rule].flag(evidence)
-    if not signs and not explained and flagged.any():
-        signs = look_for_signs()
+    if signs is None:
+        signs = look_for_signs() if flagged.any() else ()
     slower, slight = changes(families, judged_by, flags, names, types, alpha=alpha, floor=share)
     remarks: list[Note] = [*evidence.paper.notes, *_test_notes(whole, permutations, why_not)]
     remarks += [notes.RaisedFloor(floor, share)] if share > floor else []

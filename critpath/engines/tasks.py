@@ -380,7 +380,7 @@ class DaskScheduler(Struct, frozen=True):
         from distributed import Client, KilledWorker
         from distributed.cfexecutor import ClientExecutor
 
-        # What it says of a scheduler that is gone is said here, in two lines.
+        # A scheduler that is gone is reported below, in two lines; its own log would repeat it.
         logging.getLogger("distributed").setLevel(logging.CRITICAL)
 
         def connect() -> Any:

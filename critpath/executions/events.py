@@ -91,7 +91,7 @@ def find_between(
 def _note_pairs(
     found: Pairs, patterns: tuple[EventPattern, EventPattern], key: str, counts: tuple[int, int]
 ) -> list[str]:
-    """Return what is to be said of pairs of so many begins and ends."""
+    """Return notes on pairs that so many begins and ends made."""
     notes = [*found.notes()]
     if patterns[0] == patterns[1] and counts[0]:
         of = f"of the same {key}" if key else "in the same thread"
@@ -349,15 +349,15 @@ def _find_aside(
         found.append(runs)
         said += [(pairs.repeated, pairs.unbegun, pairs.unknown), owners.doubts, (*left_out, 0)]
         begun = {name: column[pairs.left] for name, column in begun.items()}
-    (repeated, unbegun, unknown), doubts, (nobody, instant, _) = said.tolist()
+    (repeated, unbegun, unknown), doubts, (unowned, instant, _) = said.tolist()
     none = np.zeros(0, np.int64)
     pairs = Pairs(none, none, repeated, len(begun["row"]), unbegun, unknown)
     notes = dict.fromkeys(_note_pairs(pairs, patterns, key, (int(counts[0]), int(counts[1]))))
     return _join_runs(
         events,
         found,
-        pairs.incomplete + nobody + instant,
-        (*notes, *Doubts(*doubts).word(), *_note_left_out(nobody, instant)),
+        pairs.incomplete + unowned + instant,
+        (*notes, *Doubts(*doubts).word(), *_note_left_out(unowned, instant)),
     )
 
 

@@ -36,7 +36,7 @@ class Kinship:
         child, parent = known.add(host, child), known.add(host, parent)
         # By process; -1 for none, and of none behind.
         self._parent = np.full(len(known) + 1, -1, np.int32)
-        self._parent[child] = parent  # the last that is said
+        self._parent[child] = parent  # of two the last
         used, name_of = number_codes(workers.name.astype(np.int64))
         families = [name_family(names[name]) for name in used.tolist()]
         numbers = {family: number for number, family in enumerate(families)}

@@ -355,7 +355,7 @@ def _not_ours() -> Iterator[None]:
 
 
 def _skip_damaged(_: str, error: UnreadableError) -> None:
-    """Leave an incident out that cannot be told, unless it may be told later."""
+    """Leave out an incident whose dump is damaged; one that cannot be read now comes later."""
     if find_trouble(error):
         raise error
 

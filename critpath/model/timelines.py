@@ -476,7 +476,7 @@ class ReplayedRecording:
         Where functions of Python were recorded.
     parents : int64 [n, 3]
         Which process began each, as far as that is known: host, process id, that of its parent;
-        the last that is said of one holds.
+        of two parents of one the last holds.
     places : Places
         In which container, pod or unit each process was, where the recorder named them.
     present : frozenset of Kind
