@@ -42,8 +42,9 @@ from writers import PATIENCE, Writer, make_writers, restore, state_of
 
 _CODES: Final = frozenset({2, 4, 125})  # 125: the system refused, in two lines
 # What fails there is not ours to mend: directories of multiprocessing's, and the file by which
-# tempfile tries whether a directory takes any.
-_NOT_OURS: Final = re.compile(r"/pymp-|/tmp/[a-z#_]{8}$")
+# tempfile tries whether a directory takes any: eight letters and digits, of which a site has "#"
+# for each row of digits. Names that tempfile gives to us begin with "tmp" or a prefix of ours.
+_NOT_OURS: Final = re.compile(r"/pymp-|/tmp/(?!tmp)[a-z#_]{1,8}$")
 _LEAVES: Final = 97  # a child of a child that went on as its parent
 
 
