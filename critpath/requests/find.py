@@ -604,11 +604,16 @@ def _see_from_clients(
     kept = np.flatnonzero(seen)
     kept = kept[np.lexsort((asked.tid[calls[kept]], end[kept], begin[kept]))]
     tid = asked.tid[calls[kept]].astype(np.int64)
+    chosen = executions.take(kept)
+    if (facts := chosen.requests) is not None:
+        # What was on its way is none of a sub-request's: with those, own time is all of it.
+        facts = replace(facts, true_ns=end[kept] - begin[kept] - facts.asked_ns)
     chosen = replace(
-        executions.take(kept),
+        chosen,
         begin=begin[kept],
         end=end[kept],
         tid=tid,
+        requests=facts,
         host=host[kept],
         comm=_name_threads(found.processes, host[kept], tid),
         incomplete=executions.incomplete,

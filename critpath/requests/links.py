@@ -377,6 +377,8 @@ def find_askers(endpoints: Endpoints, requests: RequestTable, subrequests: Subre
 
     -1 where it is no request's.
     """
+    if not len(requests):  # between gaps there may be none, and some that they asked
+        return np.full(len(subrequests), NONE, np.int64)
     found = np.where(subrequests.request >= 0, requests.service[subrequests.request], NONE)
     rows = subrequests.find_untold()
     if len(rows):

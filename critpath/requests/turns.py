@@ -242,7 +242,7 @@ def find_turns(
     early = opened[of] & (turns.column(NUMBER) <= skip)
     lost = overlaps_loss(turns, losses, begin, end)
     if parts is not None:
-        cut = cut | may_go_on(turns, parts, service)
+        cut = cut | may_go_on(turns, parts, service, cut)
     keep = np.flatnonzero(~early & ~lost)
     keep = keep[np.argsort(turns.column(BEGIN)[keep], kind="stable")]
 
@@ -554,11 +554,12 @@ def name_unread(turns: Turns, service: I32, endpoints: Endpoints) -> I32:
     return result
 
 
-def may_go_on(turns: Turns, parts: Parts, service: I32) -> Bool:
+def may_go_on(turns: Turns, parts: Parts, service: I32, cut: Bool) -> Bool:
     """Return which turns may have begun, or gone on, in the gap that is next to them.
 
     Only where nothing was seen at their endpoint between the gap and them, and so near to it as
-    pieces of a request of their service, or of an answer, come apart.
+    pieces of a request of their service, or of an answer, come apart; or where what was seen of it
+    has fewer bytes than any other.
     """
     acts, part = parts.activity, turns.part
     moves = np.flatnonzero(np.isin(acts.act, _MOVES) & (acts.endpoint >= 0))
@@ -575,15 +576,16 @@ def may_go_on(turns: Turns, parts: Parts, service: I32) -> Bool:
     comes = _span_of_request(turns, of, time, acts.act[moves])
     goes = end - turns.column(ANSWERED)
     found = np.zeros(len(part), np.bool_)
-    for each in np.unique(service).tolist():
-        mine = service == each
-        for near, span, room in (
-            (is_first, comes, begin - stretches.begin[stretch]),
-            (is_last, goes, stretches.end[stretch] - end),
+    for each in np.unique(service[~cut]).tolist():
+        mine = (service == each) & ~cut
+        for near, span, room, size in (
+            (is_first, comes, begin - stretches.begin[stretch], turns.column(BYTES_IN)),
+            (is_last, goes, stretches.end[stretch] - end, turns.column(BYTES_OUT)),
         ):
-            known = span[mine & ~near] if (mine & ~near).sum() >= WINDOWS.fewest else span[mine]
-            least = np.quantile(known, WINDOWS.nearly_all, method="higher")
-            found |= mine & near & (room < least)
+            far = mine & ~near
+            known = far if far.sum() >= WINDOWS.fewest else mine
+            least = np.quantile(span[known], WINDOWS.nearly_all, method="higher")
+            found |= mine & near & ((room < least) | (size < size[known].min()))
     return found
 
 

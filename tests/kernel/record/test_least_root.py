@@ -141,6 +141,19 @@ def test_doctor_names_the_capabilities_that_are_missing(python, box):
     assert "CAP_DAC_OVERRIDE" in done.stdout
 
 
+@pytest.fixture
+def other(python):
+    """Run a Python that no recorder comes from: it samples none of those that it comes from."""
+    line = "import sys; print(flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [python, "-c", line], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        process.stdout.readline()
+        yield process
+        process.stdin.close()
+
+
+@pytest.mark.usefixtures("other")
 @pytest.mark.parametrize(
     "words", [("--stacks", "samples"), ("--files",), ("--labels-from", "bytes")]
 )

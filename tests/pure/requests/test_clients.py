@@ -18,6 +18,7 @@ from critpath.flow import extract_recording
 from critpath.model import ExtractSettings
 from critpath.read.hosts import decide_hosts
 from critpath.read.recording import Recording
+from critpath.store.reading import load_paths
 
 ARCHIVES = Path(__file__).resolve().parents[3] / "fixtures/hosts"
 
@@ -86,3 +87,17 @@ def test_who_was_not_recorded_is_counted_or_refused(place):
         extract(place / "recording", "requests:port=8000,side=client,min=9s")
     with pytest.raises(UsageError, match="side="):
         parse_specification("requests:side=middle")
+
+
+def test_what_clients_saw_is_saved_and_read_again(place, critpath, tmp_path):
+    """Own time is what the time that a client saw has beside the time of sub-requests."""
+    asked = ("--execution", "requests:port=8000,side=client")
+    for words in (
+        ("export", place / "recording", "--format", "paths", "-o", "saved.parquet"),
+        ("baseline", "save", place / "recording", "-o", "saved.json"),
+        ("compare", "saved.parquet", "saved.json", "--json", "answer.json"),
+        ("report", "answer.json"),
+    ):
+        done = critpath(*words, *(asked if words[0] != "report" else ()), cwd=tmp_path)
+        assert done.returncode in {0, 3}, done.stderr
+    assert len(load_paths(tmp_path / "saved.parquet").executions) >= 60

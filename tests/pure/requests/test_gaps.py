@@ -255,6 +255,23 @@ def test_so_is_it_beside_others_in_a_loop(cut, unpack):
     assert not held.beyond
 
 
+def test_an_answer_of_fewer_bytes_than_any_other_may_go_on_in_a_gap(cut, unpack):
+    """Its second piece came 5.3 ms later, as that of no other: the gap begins 5.0 ms later."""
+    place = unpack(ROOT / "fixtures/hosts/cpu-6-8.tar.xz") / "cpu-6-8" / "recording"
+    gaps = gaps_at((2466105640159, 2466110882731))
+    of = cut.Cut(place)
+    held = cut.hold(cut.rows_of(of.find(gaps_at())), cut.rows_of(of.find(gaps)), gaps)
+    assert (held.beyond, held.found > 0.8 * held.clear) == (0, True)
+
+
+def test_what_was_asked_is_seen_between_gaps_and_no_request(cut, unpack):
+    place = unpack(ROOT / "fixtures/hosts/outer-3-8.tar.xz") / "outer-3-8" / "recording"
+    of = cut.Cut(place)
+    begin, end = of.span
+    found = of.find(gaps_at((begin, begin + 246174953), (begin + 321547624, end)))
+    assert len(found.executions) == 0
+
+
 @pytest.mark.deep
 @pytest.mark.parametrize("name", ["memcached", *HOSTS])
 def test_ten_thousand_gaps(cut, unpack, name):
