@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from functools import partial
 from itertools import accumulate, chain, pairwise
 from pathlib import Path
@@ -46,6 +46,7 @@ from critpath.model.joining import join_sets
 from critpath.model.recording import COUNTS
 from critpath.processes import MANY, do_for_both, give_back, side_by_side
 from critpath.progress import COMPARING, Progress, Stage, name_place
+from critpath.records import dataclass
 from critpath.schema.notes import (
     HiddenByLevels,
     Note,

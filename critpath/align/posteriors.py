@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,7 @@ from critpath.align import _consistency, _posteriors
 from critpath.align.profiles import I8, Model, drop_gap_columns, merge_rows
 from critpath.align.progressive import Tree, upgmb
 from critpath.model import F64, I32, I64, U8
+from critpath.records import dataclass
 from critpath.schema import notes
 from critpath.schema.notes import Note
 from critpath.schema.parameters.align import POSTERIORS

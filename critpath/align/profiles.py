@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,7 @@ from msgspec import Struct
 from critpath.align import _dp
 from critpath.align.dp import GRID
 from critpath.model import F64, I32, I64, U8
+from critpath.records import dataclass
 from critpath.schema.parameters.align import PROFILES
 
 I8 = npt.NDArray[np.int8]

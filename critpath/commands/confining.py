@@ -95,10 +95,12 @@ def _words(given: dict[str, Any]) -> Iterator[str | Path]:
 
 def _named_by(specification: str | None) -> Iterator[str]:
     """Yield what says which runs are meant: a file of windows, a recording to learn from."""
+    if not specification or not {*":="} & {*specification}:
+        return  # it names nothing, as mostly: who reads no recording needs no syntax of these
     from critpath.executions import parse_specification  # noqa: PLC0415 - start-up time
 
     with suppress(CritpathError):  # said where it is used
-        of = parse_specification(specification or "process")
+        of = parse_specification(specification)
         yield from filter(None, (of.file, of.requests.learn))
 
 

@@ -6,7 +6,6 @@ import argparse
 import copy
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Final, NoReturn
 
@@ -24,6 +23,7 @@ from critpath.commands.overview import (
 )
 from critpath.commands.settings import SETTINGS, Setting, Settings, WrongValueError
 from critpath.errors import UsageError
+from critpath.records import dataclass
 
 
 class Parser(argparse.ArgumentParser):

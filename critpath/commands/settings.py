@@ -12,13 +12,14 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from critpath.commands.overview import QUIET
 from critpath.errors import UsageError
+from critpath.records import dataclass
 from critpath.schema.parameters.shared import DEFAULTS
 from critpath.units import TRACE_ID, safe_text, shorten
 

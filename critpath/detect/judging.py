@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
@@ -49,6 +49,7 @@ from critpath.documents.base import change
 from critpath.model import CompareSettings
 from critpath.processes import do_for_both, side_by_side
 from critpath.progress import COMPARING, Progress, name_place
+from critpath.records import dataclass
 from critpath.schema.kinds import State
 from critpath.schema.notes import Note
 from critpath.vectors import fold_interrupts, trips_of

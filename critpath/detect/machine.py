@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
@@ -38,6 +37,7 @@ from critpath.model import (
 )
 from critpath.model.details import IDLE
 from critpath.model.vectors import look_up
+from critpath.records import dataclass
 from critpath.schema.notes import SignKind
 from critpath.schema.parameters.detect import MACHINE
 from critpath.schema.parameters.localize import WAITS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from msgspec import Struct
 from critpath.errors import UsageError
 from critpath.model import I64, Bool, EventClass, Events
 from critpath.model.vectors import number_codes
+from critpath.records import dataclass
 from critpath.units import shorten
 
 # Event patterns: which events begin or end an execution, and the fields they yield.

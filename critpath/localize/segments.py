@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 from msgspec import structs
@@ -27,6 +27,7 @@ from critpath.model import (
 )
 from critpath.model.details import NO_DETAIL, Detail, family_of, word_detail
 from critpath.model.stacks import is_helper, location_of
+from critpath.records import dataclass
 from critpath.schema.parameters.localize import SEGMENTS
 
 

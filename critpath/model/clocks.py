@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import numpy as np
@@ -18,6 +18,7 @@ from critpath.model.table import (
     FlatTable,
     col,
 )
+from critpath.records import dataclass
 
 # How an alignment is known: `HostClock.source`.
 REFERENCE: Final = "reference"

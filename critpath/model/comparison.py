@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec import field as msgspec_field
 
+from critpath.records import dataclass
 from critpath.schema.parameters.detect import COMPARABILITY
 from critpath.schema.parameters.shared import DEFAULTS
 

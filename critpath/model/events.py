@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from critpath.model.gaps import Gaps
 from critpath.model.recording import StreamFacts
 from critpath.model.table import I32, I64, Column, Table, freeze_columns
+from critpath.records import dataclass
 from critpath.schema.environment import Environment
 from critpath.schema.kinds import Kind
 

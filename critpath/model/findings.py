@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from string import ascii_lowercase, ascii_uppercase, digits
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -27,6 +27,7 @@ from critpath.model.table import (
     freeze_columns,
 )
 from critpath.model.vectors import Symbol
+from critpath.records import dataclass
 from critpath.schema.kinds import State
 
 if TYPE_CHECKING:

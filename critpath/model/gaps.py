@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from typing import Any, Final
 
 import numpy as np
 
 from critpath.model.table import I64, U8, Bool, FlatTable, col
+from critpath.records import dataclass
 
 # What is recorded together, by the code that `Gaps.layer` has; nothing is without `base`.
 LAYERS: Final = (

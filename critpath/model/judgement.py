@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
 from critpath.documents import DetectionEntry, StateEntry
 from critpath.model.table import F64, I64, Bool, FlatTable, col
+from critpath.records import dataclass
 from critpath.schema.notes import Shift
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ less memory to touch, which costs more than the packing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Final
 from weakref import ref
@@ -30,6 +29,7 @@ from critpath.model._packing import (
 )
 from critpath.model.table import U8
 from critpath.model.timelines import Block, Columns, OpenColumns
+from critpath.records import dataclass
 
 # Gives memory for a number of bytes.
 Take = Callable[[int], U8]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -30,6 +30,7 @@ from critpath.model.table import (
     freeze_columns,
 )
 from critpath.model.vectors import look_up, name_on_host, number_codes, role_name
+from critpath.records import dataclass
 from critpath.schema.environment import Environment
 from critpath.schema.kinds import STATES, State
 from critpath.units import NS_PER_S, format_ns, plural, safe_text

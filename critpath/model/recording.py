@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from critpath.model.containers import ControlGroup
+from critpath.records import dataclass
 
 if TYPE_CHECKING:
     from critpath.documents import MachineEntry

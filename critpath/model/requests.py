@@ -7,13 +7,14 @@ codes into the ``strings`` of the table.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import IntEnum, IntFlag
 from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
 from critpath.model.table import F64, I32, I64, TEXTS, U8, Bool, FlatTable, col
+from critpath.records import dataclass
 from critpath.schema.environment import RequestCounts
 
 if TYPE_CHECKING:

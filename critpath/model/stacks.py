@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Final, NamedTuple
 
 from critpath.model.table import I32, I64, U8, Bool, FlatTable, col
+from critpath.records import dataclass
 
 # Kinds of stacks, by their numbers in a recording.
 KINDS: Final = ("sleep", "wake", "run", "sample")

@@ -7,10 +7,9 @@ polars, pandas, DuckDB and nanoarrow take it, the HTML that a notebook shows, an
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Sized
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import cache
 from typing import (
     TYPE_CHECKING,
@@ -32,6 +31,7 @@ import numpy.typing as npt
 
 from critpath.extras import require
 from critpath.model.texts import join_texts
+from critpath.records import dataclass
 from critpath.units import plural, safe_text, utf8
 
 if TYPE_CHECKING:
@@ -378,6 +378,8 @@ def html_table(title: str, columns: Mapping[str, Column]) -> str:
 
 def escaped(text: str) -> str:
     """Return text, of a trace or not, for HTML."""
+    import html  # noqa: PLC0415 - start-up time
+
     return html.escape(safe_text(text))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -15,6 +15,7 @@ from critpath.model.clocks import Messages
 from critpath.model.containers import Places
 from critpath.model.requests import Collected
 from critpath.model.table import I32, I64, U8, Column, FlatTable, Table, col, freeze_columns
+from critpath.records import dataclass
 from critpath.schema.kinds import STATES, Kind
 
 if TYPE_CHECKING:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 from msgspec import Struct
 
 from critpath.model.table import I32, I64, Column, Table
+from critpath.records import dataclass
 
 if TYPE_CHECKING:
     from critpath.model.table import Whole

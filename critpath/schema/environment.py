@@ -11,10 +11,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import MISSING, field, fields, replace
 from functools import cache, cached_property
 from itertools import accumulate, pairwise
 from typing import Any, Final, NamedTuple
+
+from critpath.records import dataclass
 
 Saved = str | int
 _LARGEST: Final = 2**63

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, Protocol
@@ -14,6 +13,7 @@ import numpy as np
 from msgspec import Struct
 
 from critpath.model import F64, I64, Bool
+from critpath.records import dataclass
 from critpath.schema.parameters.detect import GATE
 from critpath.schema.parameters.shared import NORMAL, PERMUTATIONS
 from critpath.stats._subsets import draw
@@ -144,8 +144,8 @@ def gates(
     drawn = min(permutations, max(fewest, PERMUTATIONS.work // max(1, sum(map(len, family.units)))))
     # As many as the test draws: with 999 the quantile that it needs is the largest one,
     # and p-values of the same data came out between 0.001 and 0.005.
-    pilot = assign(plan, rng, max(GATE.pilot, drawn))
-    divisors = balance(map(family.sums, pilot), family.divisors)
+    pilot = family.summed(assign(plan, rng, max(GATE.pilot, drawn)))
+    divisors = balance(pilot, family.divisors)
     # In canonical order the sample's executions come first in every stratum.
     found = family.sums(plan.as_given())
     # Rank, log and tail of all columns: those of each test are some of each.
@@ -153,9 +153,11 @@ def gates(
     reached = [np.zeros(of.shape, np.int64) for of in observed]
     able = [np.flatnonzero([True, *(w * level >= 1 for w in family.ways)]) for level in levels]
     largest: list[list[F64]] = [[] for _ in tests]
-    for picked in assign(plan, rng, drawn):
-        sums = zip(family.sums(picked), divisors, strict=True)
-        standardised = [(t / d).reshape(len(t), 3, -1) for t, d in sums]
+    for sums in family.summed(assign(plan, rng, drawn)):
+        standardised = [
+            np.divide(t, d, out=t).reshape(len(t), 3, -1)
+            for t, d in zip(sums, divisors, strict=True)
+        ]
         for place, among, of in zip(values.places, able, largest, strict=True):
             each = [standardised[i][:, :, place].max(axis=(1, 2), initial=-np.inf) for i in among]
             of.append(np.max(each, axis=0))
@@ -271,9 +273,19 @@ class Family:
     def sums(self, picked: list[Picked]) -> list[F64]:
         """Add up over all strata, then in each stratum that is tested by itself."""
         parts = self.plan.sums(picked, self.units, self._totals)
-        nothing = np.zeros((1, len(self.divisors[0])))
-        over_all = np.asarray(np.sum(parts, axis=0)) if parts else nothing
+        if not parts:
+            return [np.zeros((1, len(self.divisors[0])))]
+        over_all = parts[0].copy()
+        for part in parts[1:]:
+            over_all += part
         return [over_all, *(parts[i] for i in self.places)]
+
+    def summed(self, batches: Iterator[list[Picked]]) -> Iterator[list[F64]]:
+        """Add up so few assignments at a time that their sums stay in the processor's cache."""
+        step = max(1, _CACHED // len(self.divisors[0]))
+        for batch in batches:
+            for begin in range(0, len(batch[0]) if self.units else 1, step):
+                yield self.sums([picked[begin : begin + step] for picked in batch])
 
 
 def balance(batches: Iterator[list[F64]], divisors: list[F64]) -> list[F64]:
@@ -289,10 +301,10 @@ def balance(batches: Iterator[list[F64]], divisors: list[F64]) -> list[F64]:
     tails: list[list[F64]] = [[] for _ in divisors]
     for batch in batches:
         for tail, t, d in zip(tails, batch, divisors, strict=True):
-            tail.append(t / d)
+            tail.append(np.divide(t, d, out=t))
     balanced = []
     for tail, d in zip(tails, divisors, strict=True):
-        quantiles = np.quantile(np.concatenate(tail), GATE.balanced, axis=0)
+        quantiles = np.quantile(np.concatenate(tail), GATE.balanced, axis=0, overwrite_input=True)
         excess = np.maximum(quantiles[0] / NORMAL.q99, quantiles[1] / NORMAL.q999)
         balanced.append(d * np.maximum(excess, 1.0))
     return balanced
@@ -466,6 +478,7 @@ def _scores(values: Values, mean: F64, kinds: slice = slice(0, 3)) -> F64:
 Picked = I64 | Bool
 
 _CHUNK = 1 << 22  # technical: values of a batch of assignments held at once
+_CACHED = 1 << 13  # technical: sums of them that are worked on at once
 _MANY = 600.0  # technical: logarithm of a count that is as good as infinite
 
 
@@ -507,16 +520,16 @@ class Assignments(Struct, frozen=True):
 
     def every(self) -> Iterator[list[Picked]]:
         """Yield all assignments in batches: per stratum, int64 [batch, smaller]."""
-        choices = [
-            itertools.combinations(range(n), k)
-            for n, k in zip(self.sizes, self.smaller, strict=True)
-        ]
-        rest = itertools.product(*choices)
-        while picked := list(itertools.islice(rest, self._step())):
-            yield [
-                np.array([parts[s] for parts in picked], np.int64).reshape(len(picked), k)
-                for s, k in enumerate(self.smaller)
-            ]
+        choices = []
+        for n, k in zip(self.sizes, self.smaller, strict=True):
+            units = itertools.chain.from_iterable(itertools.combinations(range(n), k))
+            choices.append(np.fromiter(units, np.int64).reshape(math.comb(n, k), k))
+        many = [len(each) for each in choices]
+        step = self._step()
+        for begin in range(0, math.prod(many), step):
+            at = np.arange(begin, min(begin + step, math.prod(many)))
+            numbers = np.unravel_index(at, many) if many else ()
+            yield [each[of] for each, of in zip(choices, numbers, strict=True)]
 
     def drawn(self, rng: np.random.Generator, count: int) -> Iterator[list[Picked]]:
         """Yield that many random assignments; strata of which much is picked are marked."""
@@ -624,8 +637,8 @@ def _sums_of(picked: I64, scores: F64) -> F64:
     many, k = picked.shape
     if k * GATE.sparse <= len(scores):
         total = np.zeros((many, scores.shape[1]))
-        for place in range(k):
-            total += scores[picked[:, place]]
+        for place in range(k):  # an index between brackets would take ten times as long
+            total += scores.take(picked[:, place], axis=0)
         return total
     dense = np.zeros((many, len(scores)))
     np.put_along_axis(dense, picked, 1.0, axis=1)

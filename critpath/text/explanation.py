@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
@@ -17,6 +16,7 @@ from critpath.model import RUNNING, State
 from critpath.model.details import NO_DETAIL, SOFTIRQS, Detail, Kin, word_detail
 from critpath.model.stacks import is_helper
 from critpath.model.vectors import name_family, show_family
+from critpath.records import dataclass
 from critpath.schema.causes import KERNEL_TIMERS, CauseKind, evidence_of
 from critpath.schema.kinds import WAITS
 from critpath.schema.parameters.text import WORDS

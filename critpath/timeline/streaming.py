@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ from critpath.model import (
 )
 from critpath.model.task_states import prev_states
 from critpath.read import KERNEL_EVENTS, OutOfOrder, Recording
+from critpath.records import dataclass
 from critpath.schema.environment import name_timers
 from critpath.schema.ways import RECORD_NEXT, SOCKETS
 from critpath.timeline.after_gaps import NOTHING, Resumed, find_resumed

@@ -31,7 +31,7 @@ PYTHON: Final = [p for p in MODULES if p.suffix == ".py"]
 
 LEAVES: Final = {
     *("schema", "model", "documents", "errors", "units", "untrusted", "processes", "text", "stats"),
-    *("progress", "doors", "files", "extras", "stores", "confined", "steward"),
+    *("progress", "doors", "files", "extras", "stores", "confined", "steward", "records"),
 }
 # The stages, and the doors that each may go through: a stage asks those above it in this list.
 STAGES: Final[dict[str, set[str]]] = {
@@ -69,9 +69,10 @@ MAY_IMPORT: Final[dict[str, set[str]]] = {
     "doors": {"api"},
     # A table shows itself in a notebook: names of a trace are made safe there as everywhere.
     # What passes between stages ends in what a document says of it.
-    "model": {"units", "schema", "documents", "errors", "extras"},
+    "model": {"units", "schema", "documents", "errors", "extras", "records"},
+    "schema": {"records"},
     # Statistics of tables; the numbers they decide by are declared.
-    "stats": {"schema", "model"},
+    "stats": {"schema", "model", "records"},
     "progress": {"units"},
     # What cannot be written is said to who named the place.
     "files": {"errors", "steward", "stores"},
@@ -84,7 +85,7 @@ MAY_IMPORT: Final[dict[str, set[str]]] = {
     # A document names the states; one shows itself in a notebook.
     "documents": {"schema", "units"},
     # Sentences are made of what passes between stages.
-    "text": {"schema", "model", "documents", "units"},
+    "text": {"schema", "model", "documents", "units", "records"},
     # A document says which version wrote it.
     **{stage: {*LEAVES, *above, "__init__"} for stage, above in STAGES.items()},
     # It is written as the recorder leaves one, and the recorder's converter makes a trace of it.
