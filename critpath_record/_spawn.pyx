@@ -11,6 +11,7 @@ from libc.stdlib cimport calloc, free
 
 import errno
 import os
+import stat
 
 # ---------------------------------------- between fork and exec, in C: only async-signal-safe calls
 
@@ -65,6 +66,7 @@ cdef extern from *:
         int set_nice, set_policy;
         int streams[3];         /* become stdin, stdout and stderr; -1: inherited */
         int group;              /* cgroup.procs of the control group that it joins; -1: none */
+        int group_answers;      /* it is a socket of who puts it there instead */
         volatile int64_t *executed; /* where the child may write when it executes */
     } critpath_plan;
 
@@ -84,8 +86,15 @@ cdef extern from *:
     }
 
     static void critpath_join(const critpath_plan *p, int channel) {
-        if (p->group >= 0 && write(p->group, "0", 1) != 1)
-            critpath_fail(channel, STEP_GROUP, errno);
+        char answer = '0';
+        ssize_t got;
+        if (p->group < 0) return;
+        if (write(p->group, "0", 1) != 1) critpath_fail(channel, STEP_GROUP, errno);
+        if (!p->group_answers) return;
+        do {
+            got = read(p->group, &answer, 1);
+        } while (got < 0 && errno == EINTR);
+        if (got != 1 || answer != '0') critpath_fail(channel, STEP_GROUP, EPERM);
     }
 
     static int critpath_inherit(const critpath_plan *p, int channel) {
@@ -240,6 +249,7 @@ cdef extern from *:
         int set_policy
         int streams[3]
         int group
+        int group_answers
         int64_t* executed
     ctypedef struct critpath_failure:
         int step
@@ -296,7 +306,8 @@ def spawn(bytes path not None, list argv not None, list env not None, *, bytes c
     uid, gid and groups.  `mask`, `ignored`: signals, of which all others are as by default.
     `keep`: descriptors beyond 2 that it inherits, and no others.  `death_signal`: when the thread
     dies; 0 for none.  `nice`, `scheduler`: else inherited.  `streams`: its first three
-    descriptors; -1 for what is inherited.  `group`: of ``cgroup.procs`` that it joins; -1 for none.
+    descriptors; -1 for what is inherited.  `group`: of ``cgroup.procs`` that it joins, or a socket
+    of who puts it there; -1 for none.
 
     Returns its pid, the time just before the fork, and just before the exec (ns, CLOCK_MONOTONIC;
     that of the fork where it runs as another user).  Raises SpawnError if it fails before or at
@@ -355,6 +366,7 @@ def spawn(bytes path not None, list argv not None, list env not None, *, bytes c
         plan.policy, plan.priority = (0, 0) if scheduler is None else scheduler
         plan.executed = &executed
         plan.group = group
+        plan.group_answers = group >= 0 and stat.S_ISSOCK(os.fstat(group).st_mode)
         for i in range(3):
             plan.streams[i] = streams[i]
         reader, writer = os.pipe2(os.O_CLOEXEC)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any, Final, NoReturn
 
+    from critpath_record.grouped import Grouped
+
 TRACEFS: Final = "/sys/kernel/tracing"
 NAMES_OPTION: Final = "options/record-cmd"
 REGISTRY: Final = "/run/critpath"
@@ -42,15 +44,16 @@ KEPT: Final = {
     "CAP_BPF": 39,
 }
 # Options with which all of it stays root: what they start or open is not handed over (yet).
-_WHOLE: Final = (
-    *("--as-root", "--always", "--counts", "--events", "--kernel-functions", "--hosts"),
-    *("--functions", "--overhead", "--tasks", "--show-config"),
-)
+_WHOLE: Final = ("--as-root", "--always", "--show-config")
 _MOST: Final = 1 << 16  # bytes of a request
 _LONGEST: Final = 16_384  # bytes of an entry of the registry
 EVENTS: Final = 256  # most events that one request names
+_INSTANCES: Final = 8  # most that there are at a time: a recording's, of its marks and its layers
 
-_NAME: Final = re.compile(r"critpath-(?:[a-z0-9]+[.-])?[0-9]+-[0-9]+-[0-9]+-[0-9a-f]{8}")
+# Which process it is of are its number and its start; what is before is marks' or a layer's.
+_NAME: Final = re.compile(
+    r"critpath-(?:marks-|layer-[a-z]{1,20}\.critpath-)?[0-9]+-([0-9]+-[0-9]+)-[0-9a-f]{8}"
+)
 _EVENT: Final = re.compile(r"[A-Za-z0-9_-]{1,100}/[A-Za-z0-9_-]{1,100}")
 # What of the kernel's own instance is read: lists and descriptions, no events.
 _READ: Final = re.compile(
@@ -181,9 +184,11 @@ def run_as(uid: int, gid: int, work: Callable[[], str]) -> str:
 class Helper:
     """Answers one process of one user; each answer is a value and at most one descriptor."""
 
-    def __init__(self, channel: socket.socket, user: int, parent: int) -> None:
+    def __init__(self, channel: socket.socket, user: int, parent: int, whose: str = "") -> None:
         self._channel, self._user, self._parent = channel, user, parent
+        self._whose = whose or f"{parent}-{_began(parent)}"  # as its sessions are called
         self._made: dict[str, int] = {}  # instances, and the descriptors of their directories
+        self._grouped: dict[str, Grouped] = {}  # control groups
         self._noted: set[str] = set()  # files of ours in /run
         self._shown: set[str] = set()  # markers that are mounted
 
@@ -232,6 +237,8 @@ class Helper:
     def make(self, name: str) -> tuple[object, int]:
         """Make an instance that is the user's, which only the descriptor of it leads to."""
         path = self._instance(name)
+        if len(self._made) >= _INSTANCES:
+            raise OSError(errno.ENOSPC, name)
         with names_off(TRACEFS, lambda: self._noting(f"{name}.option")):
             os.mkdir(path)
         self._made[name] = directory = hand_instance(path, self._user)
@@ -312,11 +319,47 @@ class Helper:
         self._noted.add(f"{PLACE}/{session}.ask")
         return "", open_requests(session).detach()
 
+    def tell(self, session: str) -> tuple[object, int]:
+        """Ask runtimes which task runs: by a file that is there, with nothing in it."""
+        from critpath_record.shown import tell_tasks
+
+        self._check(session)
+        self._noted.add(tell_tasks(session))
+        return "", -1
+
+    def hush(self, session: str) -> tuple[object, int]:
+        """Undo `tell`."""
+        from critpath_record.shown import hush_tasks
+
+        self._check(session)
+        self._noted.discard(hush_tasks(session))
+        return "", -1
+
+    # The control group that a command is counted in
+
+    def group(self, name: str) -> tuple[object, int]:
+        """Make a control group; who sends to the descriptor is put there, if the user's."""
+        from critpath_record.grouped import Grouped
+
+        self._check(name)
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._grouped[name] = made = Grouped(name, self._parent, self._user)
+            made.serve(ours)
+            return "", os.dup(theirs.fileno())
+
+    def ungroup(self, name: str) -> tuple[object, int]:
+        """Undo `group`."""
+        self._check(name)
+        self._grouped[name].remove()
+        del self._grouped[name]
+        return "", -1
+
     # Below: what the acts share
 
     def _check(self, name: str) -> None:
         """Only what carries the name of a session of the process that asks."""
-        if not _NAME.fullmatch(name) or f"-{self._parent}-" not in name:
+        if not (found := _NAME.fullmatch(name)) or found[1] != self._whose:
             raise PermissionError(errno.EPERM, name)
 
     def _instance(self, name: str) -> str:
@@ -369,6 +412,9 @@ class Helper:
         for place in self._noted:
             with contextlib.suppress(OSError):
                 os.unlink(place)
+        for group in self._grouped.values():
+            with contextlib.suppress(OSError):
+                group.remove()
 
 
 _ACTS: Final[dict[str, Callable[..., tuple[object, int]]]] = {
@@ -376,6 +422,7 @@ _ACTS: Final[dict[str, Callable[..., tuple[object, int]]]] = {
     for act in (
         *(Helper.mount, Helper.read, Helper.make, Helper.own, Helper.remove, Helper.watch),
         *(Helper.note, Helper.forget, Helper.left, Helper.show, Helper.hide, Helper.ask),
+        *(Helper.tell, Helper.hush, Helper.group, Helper.ungroup),
     )
 }
 
@@ -446,9 +493,9 @@ def _can_be_parted(arguments: list[str]) -> bool:
         for word, following in zip(own, [*own[1:], ""], strict=True)
         if word.partition("=")[0] == "--recorder"
     ]
-    if words & {*_WHOLE} or {*recorders} - {"ftrace", "auto"}:
+    if words & {*_WHOLE} or {*recorders} - {"ftrace", "counts", "auto"}:
         return False
-    return recorders == ["ftrace"] or not _has_lttng()
+    return recorders in (["ftrace"], ["counts"]) or "--hosts" in words or not _has_lttng()
 
 
 def _may_run(uid: int, gid: int, groups: list[int]) -> bool:
@@ -473,6 +520,11 @@ def _has_lttng() -> bool:
     with contextlib.suppress(OSError):
         return b"lttng-tracer.ko" in read_file(f"/lib/modules/{os.uname().release}/modules.dep")
     return False
+
+
+def _began(pid: int) -> int:
+    """Return when a process began (ticks of the clock), which no later one of its number did."""
+    return int(read_file(f"/proc/{pid}/stat").rpartition(b")")[2].split()[19])
 
 
 def _number(text: str) -> int:

@@ -19,6 +19,7 @@ from critpath_record.rooted import MARKER, PLACE, mount_marker, unmount_marker
 
 EVERYBODY: Final = -1  # in place of a uid
 ASK: Final = ".ask"
+TASKS: Final = ".tasks"  # as programs look for it (critpath_marks.channels)
 
 # Entries of a POSIX ACL (linux/posix_acl_xattr.h): tag, permissions, id.
 _OWNER, _USER, _GROUP, _MASK, _OTHER = 0x01, 0x02, 0x04, 0x10, 0x20
@@ -75,6 +76,22 @@ def open_requests(session: str) -> socket.socket:
         found.close()
         raise
     return found
+
+
+def tell_tasks(session: str) -> str:
+    """Let programs find that a recording asks which task runs; return where; raises OSError."""
+    make_place()
+    path = f"{PLACE}/{session}{TASKS}"
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o444))
+    return path
+
+
+def hush_tasks(session: str) -> str:
+    """Undo `tell_tasks`."""
+    path = f"{PLACE}/{session}{TASKS}"
+    with contextlib.suppress(OSError):
+        os.unlink(path)
+    return path
 
 
 def _let_in(directory: str, users: Sequence[int]) -> None:

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 import critpath_marks
-from critpath_marks.channels import PLACE, TASKS, TASKS_SUFFIX
+from critpath_marks.channels import TASKS
+from critpath_record import rooted, shown
 from critpath_record.ftrace.marks import make_place
 from critpath_record.source import Source
 
@@ -33,12 +34,15 @@ class TaskAgents(Source):
     name: ClassVar[str] = "tasks"
 
     def __init__(self, session: str) -> None:
-        self._file = Path(PLACE) / (session + TASKS_SUFFIX)
+        self._session = session
 
     def prepare(self) -> None:
         """Ask programs that run already."""
         make_place()
-        os.close(os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o444))
+        if rooted.channel is None:
+            shown.tell_tasks(self._session)
+        else:
+            rooted.ask("tell", self._session)
 
     def open(self) -> int:
         """Wait until programs that run already have seen it."""
@@ -64,5 +68,8 @@ class TaskAgents(Source):
 
     def abort(self) -> None:
         """Take the file away."""
-        with contextlib.suppress(OSError):
-            self._file.unlink()
+        if rooted.channel is None:
+            shown.hush_tasks(self._session)
+        else:
+            with contextlib.suppress(OSError):
+                rooted.ask("hush", self._session)

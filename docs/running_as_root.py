@@ -51,11 +51,11 @@ ONLY_WITH: Final = {
     ),
     "`critpath doctor`, `--stacks` and `--files`": ("preflight.py",),
 }
-# What `sudo critpath record` loads before it becomes the user; the helper loads the last one.
+# What `sudo critpath record` loads before it becomes the user; the helper loads the last two.
 BEFORE: Final = (
-    *("critpath/__init__.py", "critpath/commands/__init__.py", "critpath/commands/overview.py"),
-    *("critpath/doors.py", "critpath/errors.py", "critpath_record/__init__.py"),
-    *("critpath_record/rooted.py", "critpath_record/shown.py"),
+    *("critpath/__init__.py", "critpath/commands/__init__.py", "critpath/doors.py"),
+    *("critpath/errors.py", "critpath_record/__init__.py", "critpath_record/rooted.py"),
+    *("critpath_record/grouped.py", "critpath_record/shown.py"),
 )
 # Where root writes by a name; else only by descriptors of directories that it has looked at
 # (tests/kernel/record/test_where_root_writes.py reads all system calls).

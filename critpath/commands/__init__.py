@@ -12,14 +12,6 @@ import os
 import sys
 
 from critpath import __version__
-from critpath.commands.overview import (
-    READERS,
-    VERBS,
-    before_command,
-    help_text,
-    terminal_width,
-    unfold,
-)
 from critpath.doors import hand_on
 from critpath.errors import EXIT_INTERNAL, EXIT_OK, CritpathError
 
@@ -29,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Final, NoReturn
 
+    from critpath.commands.overview import VERBS
     from critpath.commands.query import Database
     from critpath.commands.reports import load_comparison
     from critpath.commands.settings import (
@@ -48,6 +41,8 @@ EXIT_PIPE: Final = 141  # 128 + SIGPIPE
 
 def main(argv: Sequence[str] | None = None, *, alone: bool = False) -> int:
     """Run the command line; a process that does nothing else may be confined for it."""
+    from critpath.commands.overview import before_command  # noqa: PLC0415 - no more root is needed
+
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in before_command(arguments)
     _prepare_streams()
@@ -136,13 +131,15 @@ def _explain(error: Exception) -> int:
 
 
 def _run(arguments: list[str], *, alone: bool) -> int:
+    from critpath.commands import overview  # noqa: PLC0415 - as above
+
     if arguments[:1] == ["help"]:
         arguments = [*arguments[1:2], "--help"]
-    arguments, said = unfold(arguments)
+    arguments, said = overview.unfold(arguments)
     if said and "--quiet" not in arguments:
         print(said, file=sys.stderr)
     if arguments in (["--help"], ["-h"]):
-        sys.stdout.write(help_text(terminal_width()))
+        sys.stdout.write(overview.help_text(overview.terminal_width()))
         return EXIT_OK
     if arguments in (["--version"], ["-V"]):
         print(f"critpath {__version__}")
@@ -153,9 +150,9 @@ def _run(arguments: list[str], *, alone: bool) -> int:
     from critpath.commands.parser import Verb, build_parser, given_settings  # noqa: PLC0415
     from critpath.commands.settings import effective  # noqa: PLC0415
 
-    show_config = "--show-config" in before_command(arguments)
+    show_config = "--show-config" in overview.before_command(arguments)
     try:
-        parser = build_parser(VERBS, arguments=arguments, show_config=show_config)
+        parser = build_parser(overview.VERBS, arguments=arguments, show_config=show_config)
         parsed = parser.parse_args(arguments)
     except SystemExit as leaving:  # --help and --version have printed
         return int(leaving.code or EXIT_OK)
@@ -183,7 +180,7 @@ def _run(arguments: list[str], *, alone: bool) -> int:
     if settings.left_out and parsed.verb in {"record", "ab", "bisect", "demo"}:
         _warn(settings.left_out, "--config FILE takes them, or the options themselves")
     try:
-        if alone and parsed.verb in READERS and not _asks_the_machine(parsed):
+        if alone and parsed.verb in overview.READERS and not _asks_the_machine(parsed):
             from critpath.commands.confining import confine  # noqa: PLC0415 - start-up time
 
             confine(parsed, settings)

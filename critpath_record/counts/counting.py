@@ -143,8 +143,7 @@ class Counting(Source):
             return self._group.name
         if asked == COMMAND:
             try:
-                self._group = make_group(self._session)
-                self._procs = os.open(self._group.path / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
+                self._group, self._procs = make_group(self._session)
             except CritpathError as error:
                 self.warnings.append(f"counts are of the machine only: {error.what}")
                 return MACHINE

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -15,6 +14,7 @@ from typing import Final
 from critpath.errors import CritpathError, UsageError
 from critpath.units import plural, safe_text
 from critpath_marks.sessions import pid_namespace
+from critpath_record import grouped, rooted
 from critpath_record.identity import is_dead_session
 from critpath_record.limits import hierarchies
 from critpath_record.proc import list_pids, read_text
@@ -126,38 +126,37 @@ def group_of_container(namespace: int) -> Group:
     return Group(root / name.lstrip("/"), name)
 
 
-def make_group(session: str) -> Group:
-    """Make a group for a command, within the one that this process is in."""
+def make_group(session: str) -> tuple[Group, int]:
+    """Make a group for a command, within the one that this process is in; return by what to join.
+
+    By its file of processes, or where a helper is root by what that answers.
+    """
     root, own = _root(), group_of("self")
     group = Group(root / own.lstrip("/") / session, f"{own.rstrip('/')}/{session}")
     try:
+        if rooted.channel is not None:
+            return group, rooted.ask("group", session)[1]
         group.path.mkdir(mode=0o755)
+        return group, os.open(group.path / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
     except OSError as error:
         raise CritpathError(
             f"a control group for the command cannot be made: {error.strerror}",
             "count the machine: --scope machine",
         ) from None
-    return group
 
 
 def remove_group(group: Path) -> None:
     """Remove a group; processes that still are in it go to the one around it."""
-    for _ in range(3):
-        with contextlib.suppress(OSError):
-            group.rmdir()
-        if not group.exists():
-            return
-        with contextlib.suppress(OSError):
-            for pid in (group / "cgroup.procs").read_text(encoding="ascii").split():
-                with contextlib.suppress(OSError):
-                    (group.parent / "cgroup.procs").write_text(pid, encoding="ascii")
-            for below in sorted(group.rglob("*/"), reverse=True):
-                with contextlib.suppress(OSError):
-                    below.rmdir()
-    raise CritpathError(
-        f"the control group {group} cannot be removed: processes are in it",
-        f"end them, then: rmdir {group}",
-    )
+    try:
+        if rooted.channel is not None:
+            rooted.ask("ungroup", group.name)
+        else:
+            grouped.remove_group(str(group))
+    except OSError:
+        raise CritpathError(
+            f"the control group {group} cannot be removed: processes are in it",
+            f"end them, then: rmdir {group}",
+        ) from None
 
 
 def find_leftovers() -> list[Leftover]:

@@ -32,7 +32,8 @@ _BASE: Final = re.compile(
     r"sched/(sched_switch|sched_waking|sched_wakeup_new)|irq/.*|timer/(hrtimer|timer)_expire_.*"
 )
 _NETWORK: Final = frozenset({"net", "sock", "tcp", "skb"})
-_RARE: Final = "events/sched/sched_kthread_stop/trigger"
+_RARE: Final = "sched/sched_kthread_stop"
+_TRIGGER: Final = f"events/{_RARE}/trigger"
 _MOST_SOFT: Final = 64
 _COSTLIEST: Final = ("sched/sched_switch", "sched/sched_waking")
 _MOST_BYTES: Final = 8 << 20
@@ -87,7 +88,7 @@ class Layer:
         """Make the instance and its gate; raises CritpathError."""
         instance = self.instance
         instance.make()
-        instance.own(self.events)
+        instance.own({*self.events, _RARE})
         instance.write("tracing_on", "0")
         self._on = instance.open("tracing_on", os.O_RDWR)
         instance.write("trace_clock", CLOCK)
@@ -126,7 +127,7 @@ class Layer:
 
     def _trigger(self, sign: str, event: str) -> None:
         name = event.replace("/", ":", 1)
-        self.instance.append(_RARE, f"{sign}enable_event:{name} if common_pid < 0")
+        self.instance.append(_TRIGGER, f"{sign}enable_event:{name} if common_pid < 0")
 
     def start(
         self,

@@ -131,7 +131,12 @@ def remove_place(session: str) -> None:
 
 
 def make_place() -> None:
-    """Make the directory that programs look into; raises CritpathError if others can change it."""
+    """Make the directory that programs look into; raises CritpathError if others can change it.
+
+    Where a helper is root, it does that, before it makes anything there.
+    """
+    if rooted.channel is not None:
+        return
     try:
         shown.make_place()
     except PermissionError as error:

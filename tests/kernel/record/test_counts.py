@@ -61,7 +61,9 @@ def _can_count() -> None:
     if lacking:
         pytest.skip(f"the kernel cannot be counted here: {lacking[0]}")
     try:
-        groups.remove_group(groups.make_group("critpath-test").path)
+        group, processes = groups.make_group("critpath-test")
+        os.close(processes)
+        groups.remove_group(group.path)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is the reason
         pytest.skip(f"no control groups here: {error}")
 
@@ -281,7 +283,8 @@ def test_a_running_group_is_watched(start, record, wait_for, critpath, place):
             counted = ("--recorder", "counts", "--no-probe", "--interval", "0.1")
             record(place, made, *counted, "--", *PYTHON, program)
             assert critpath("known", "add", store, place / made, "--label", name).returncode == 0
-    group = groups.make_group("critpath-test-watch")
+    group, processes = groups.make_group("critpath-test-watch")
+    os.close(processes)
     inside = f"import os\nopen('{group.path}/cgroup.procs','w').write('0')\n"
     busy = start(*PYTHON, inside + "print(flush=True)\nwhile True: os.getppid()", cwd=place)
     busy.read_out()

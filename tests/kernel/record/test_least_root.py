@@ -14,6 +14,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -27,12 +28,14 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="not root"),
 ]
 
+ALWAYS = ("/dev/null", "/usr/lib/")
 INSTANCES = Path(rooted.TRACEFS) / "instances"
 PLACES = [path for path in sys.path if "site-packages" in path]
 START = "import sys; sys.path[:0] = {}; sys.argv[0] = 'critpath'; {}"
 ENTER = "from critpath.commands import entry; entry()"
 USER = pwd.getpwnam("nobody")
 SUDO = {"SUDO_UID": str(USER.pw_uid), "SUDO_GID": str(USER.pw_gid), "SUDO_USER": "nobody"}
+SESSION = "critpath-1-{}-{}-12345678"
 # Lines that are loaded as root, of the package and its recorder: what the issue asks for.
 MOST_LINES = 1500
 
@@ -187,7 +190,13 @@ def test_the_recorder_is_the_users_with_few_capabilities(python, box):
     assert not [*INSTANCES.glob(f"critpath-*-{facts(box / 'rec')['session'].split('-')[2]}-*")]
 
 
-@pytest.mark.parametrize("words", [(), ("--profile", "requests"), ("--profile", "full")])
+@pytest.mark.parametrize(
+    "words",
+    [
+        *((), ("--profile", "requests"), ("--profile", "full")),
+        *(("--counts",), ("--tasks",), ("--overhead", "20%", "--calibrate", "off")),
+    ],
+)
 def test_it_is_the_same_recording(python, box, words):
     """What differs between the user's and root's is when, and how much happened."""
     seen = []
@@ -196,10 +205,75 @@ def test_it_is_the_same_recording(python, box, words):
         seen.append(facts(box / name))
     mine, roots = ({**of["recorder"], "event_count": 0, "clock": 0, "marks": 0} for of in seen)
     assert mine == roots
+    assert {*seen[0]} == {*seen[1]}
     assert seen[0]["warnings"] == seen[1]["warnings"]
+    for key in ("counts", "overhead"):
+        assert {*seen[0].get(key, ())} == {*seen[1].get(key, ())}
     assert [stream["cpu"] for stream in seen[0]["streams"]] == [
         stream["cpu"] for stream in seen[1]["streams"]
     ]
+
+
+@pytest.mark.parametrize("words", [("--counts",), ("--recorder", "counts")])
+def test_a_command_is_counted_in_a_group_that_root_makes(python, box, words):
+    """The command's counts are its own, as under root: the helper lets it in."""
+    seen, line = [], "grep ^0:: /proc/self/cgroup; for i in 1 2 3 4 5; do /bin/true; done"
+    for name, sudo in (("user", SUDO), ("root", {})):
+        done = record(python, box, *words, "-n2", "-o", name, "--", "sh", "-c", line, sudo=sudo)
+        [group] = {row.partition("::")[2] for row in done.stdout.splitlines() if "::" in row}
+        assert group.rpartition("/")[2] == facts(box / name)["session"]
+        assert not groups_left(facts(box / name)["session"])
+        text = (box / name / "counts" / "counts.jsonl").read_text("ascii")
+        header, *rows = map(json.loads, text.splitlines())
+        of = header["scopes"].index("command")
+        counts = [pair for row in rows for pair in row["counts"][of]]
+        sums = Counter()
+        for term, count in counts:
+            sums[header["terms"][term]] += count
+        seen.append({term: n for term, n in sums.items() if term.startswith("sys:")})
+        assert header["how"] == "bpf"
+    assert seen[0] == seen[1]
+    assert seen[0]["sys:execve"] == 2 * 7
+
+
+def groups_left(session):
+    return [*Path("/sys/fs/cgroup").glob(f"**/*{session}*")]
+
+
+def test_only_who_is_the_users_is_let_into_the_group():
+    """Who asks is told by the kernel: this test's process is root's."""
+    name = SESSION.format(os.getpid(), rooted._began(os.getpid()))
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    serving = threading.Thread(target=rooted.Helper(theirs, USER.pw_uid, os.getpid()).serve)
+    serving.start()
+    try:
+        ours.send(json.dumps(["group", name]).encode())
+        answer, [procs], _, _ = socket.recv_fds(ours, 1 << 16, 4)
+        assert json.loads(answer) == [0, ""]
+        [group] = groups_left(name)
+        with socket.socket(fileno=procs) as asked:
+            with Path(os.devnull).open() as file:
+                for sent in ([], [file.fileno()]):
+                    socket.send_fds(asked, [b"0"], sent)
+                    assert asked.recv(1) == b"1"
+            line = "import os; os.setuid({0}); os.write({1}, b'0'); print(os.read({1}, 1))"
+            done = subprocess.run(
+                [sys.executable, "-c", line.format(USER.pw_uid, procs)],
+                pass_fds=[procs],
+                capture_output=True,
+                check=True,
+            )
+            assert done.stdout == b"b'0'\n"
+            with subprocess.Popen(["sleep", "60"], user=USER.pw_uid) as left:
+                (group / "cgroup.procs").write_text(str(left.pid))
+                ours.close()  # as if the recorder were killed
+                serving.join(10)
+                assert not groups_left(name)
+                left.kill()
+    finally:
+        ours.close()
+        serving.join(10)
+        theirs.close()
 
 
 def test_who_writes_to_the_tracer_is_told(python, box):
@@ -231,14 +305,16 @@ def wait_for(pid):
     raise AssertionError("nothing is recorded")
 
 
-def test_nothing_traces_after_a_kill_and_its_user_has_the_recording(python, box):
+@pytest.mark.parametrize("more", [(), ("--counts",), ("--overhead", "20%"), ("--tasks",)])
+def test_nothing_traces_after_a_kill_and_its_user_has_the_recording(python, box, more):
+    words = ("-n", "500", "-o", "rec", *more, "sleep", ".02")
     running = subprocess.Popen(
-        command(python, "record", "--recorder", "ftrace", "-n", "500", "-o", "rec", "sleep", ".02"),
+        command(python, "record", "--recorder", "ftrace", *words),
         cwd=box,
         env=environment(SUDO),
         stderr=subprocess.DEVNULL,
     )
-    place = wait_for(running.pid)
+    wait_for(running.pid)
     while not (box / "rec" / "runs.jsonl").exists():
         time.sleep(0.02)
     os.kill(running.pid, signal.SIGKILL)
@@ -247,8 +323,10 @@ def test_nothing_traces_after_a_kill_and_its_user_has_the_recording(python, box)
     for instance in INSTANCES.glob(f"critpath-*-{running.pid}-*"):
         assert (instance / "tracing_on").read_text() == "0\n"
     assert f"-{running.pid}-" not in Path("/proc/mounts").read_text()
+    assert not [*Path(rooted.PLACE).glob(f"*-{running.pid}-*")]
+    assert not groups_left(f"-{running.pid}-")
     subprocess.run(command(python, "doctor", "--clean"), env=environment({}), check=True)
-    assert not place.exists()
+    assert not [*INSTANCES.glob(f"critpath-*-{running.pid}-*")]
     assert facts(box / "rec")["state"] == "interrupted"
     found = [box / "rec", *(box / "rec").rglob("*")]
     assert {path.lstat().st_uid for path in found} == {USER.pw_uid}
@@ -284,9 +362,37 @@ def test_little_is_loaded_as_root(python):
         check=True,
     )
     loaded = json.loads(done.stdout)
-    loaded["critpath_record.shown"] = str(Path(rooted.__file__).with_name("shown.py"))
+    for name in ("shown", "grouped"):
+        loaded[name] = str(Path(rooted.__file__).with_name(f"{name}.py"))
     lines = sum(len(Path(file).read_text("utf-8").splitlines()) for file in loaded.values())
     assert lines <= MOST_LINES, loaded
+
+
+@pytest.mark.parametrize("more", [("--tasks",), ("--overhead", "20%")])
+def test_root_opens_nothing_where_its_user_leads(python, box, more):
+    """All that the helper opens, to read or to write, by its system calls."""
+    if (strace := shutil.which("strace")) is None:
+        pytest.skip("no strace here")
+    words = ("--counts", *more, "-n", "2", "-o", "rec", "--", "true")
+    subprocess.run(
+        [
+            *(strace, "-f", "-qq", "-y", "-e", "trace=%file,prctl", "-o", box / "log"),
+            *command(python, "record", "--recorder", "ftrace", "--marks-from", "all", *words),
+        ],
+        cwd=box,
+        env=environment(SUDO),
+        capture_output=True,
+        check=True,
+    )
+    lines = (box / "log").read_text("utf-8", "replace").splitlines()
+    [helper] = {line.split()[0] for line in lines if 'PR_SET_NAME, "critpath-root"' in line}
+    own = [line for line in lines if line.split()[0] == helper]
+    paths = {path for line in own for path in re.findall(r'(?:<[^<>]*>, )?"(/[^"]*)"', line)}
+    roots = (rooted.TRACEFS, rooted.REGISTRY, rooted.PLACE, "/proc/", "/sys/fs/cgroup/", *PLACES)
+    layers = [line for line in own if "mkdir(" in line and "/critpath-layer-base." in line]
+    assert len(layers) == ("--overhead" in more)
+    assert not {path for path in paths - {"/"} if not path.startswith((*roots, *ALWAYS))}
+    assert f'"{box}' not in "\n".join(own)
 
 
 HOSTILE = [
@@ -306,6 +412,17 @@ HOSTILE = [
     ["show", "{name}", "../../etc", "0"],
     ["hide", "../../tmp"],
     ["ask", "x/../../../tmp/y"],
+    ["tell", "x/../../../tmp/y"],
+    ["hush", "../../tmp/y"],
+    ["group", "../../x"],
+    ["group", "critpath-1-1-1-12345678"],
+    ["ungroup", "{name}"],
+    # Another's session, which began at the time that is this process' number.
+    *([act, "critpath-1-1-{pid}-12345678"] for act in ("make", "remove", "group", "tell", "show")),
+    *([act, "critpath-1-{pid}-2-12345678"] for act in ("make", "note", "group", "tell", "hide")),
+    ["make", "critpath-layer-x/../y.critpath-1-{pid}-1-12345678"],
+    ["make", "critpath-layer-x.y.critpath-1-{pid}-1-12345678"],
+    ["make", "critpath-other-1-{pid}-1-12345678"],
     ["serve"],
     ["_undo"],
     ["_write", "x", "y"],
@@ -322,9 +439,10 @@ HOSTILE = [
 def test_a_hostile_parent_gets_nothing():
     """Requests beside what the helper is for are refused, whatever they are, and it goes on."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    serving = threading.Thread(target=rooted.Helper(theirs, USER.pw_uid, 4_000_000).serve)
+    helper = rooted.Helper(theirs, USER.pw_uid, 4_000_000, "4000000-1")
+    serving = threading.Thread(target=helper.serve)
     serving.start()
-    name = "critpath-1-4000000-1-12345678"
+    name = SESSION.format(4_000_000, 1)
     instances = {*INSTANCES.iterdir()}
     fill = {"pid": "4000000", "name": name}
     requests = [
