@@ -4,20 +4,24 @@ It imports what they need and does nothing else: a fork of the command's own pro
 threads may be at work (of pyarrow, of the progress on the screen), could inherit a lock that
 nobody will open.  This module imports nothing slow, so that a command can begin the server
 before its own imports, on another processor.
+
+Works on very many rows are the exception (`side_by_side`): a fork shares the tables, and only
+where Python has no other thread, for numpy and natives, is there one.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar, copy_context
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 if TYPE_CHECKING:
     from multiprocessing.context import ForkServerContext
@@ -107,12 +111,13 @@ def _safe_path() -> Iterator[None]:
             os.environ["PYTHONSAFEPATH"] = before
 
 
-# Of tables of more rows only two are worked on at once: a quarter of a gigabyte for each work.
-_ROWS_AT_ONCE: Final = 1_000_000
-_TURN: Final = threading.Lock()  # of the one work besides the caller's
+# Tables of more rows are worked on by two processes: threads would wait for each other, as Python
+# runs one at a time; more than two would have a quarter of a gigabyte for each work.
+_ROWS_AT_ONCE: Final = 200_000
 _MMAP_THRESHOLD: Final = -3  # of the C library
 _LARGE: Final = 4 << 20  # from here on numpy asks for huge pages
-# Whether this is one of two such works: what they are made of is done one after the other.
+_PROTOCOL: Final = 5  # of what a copy gives: arrays as they lie in memory
+# Whether this is a copy, whose works do what they are made of in order.
 _DIVIDED: Final = ContextVar("_DIVIDED", default=False)
 
 
@@ -124,8 +129,8 @@ def side_by_side(*works: Callable[[], Any], rows: int = 0) -> list[Any]:
     works : callables
         None may depend on another's being done.
     rows : int
-        Of the tables that each of them copies parts of: of very many two are at work at a time,
-        or their memory would add up.
+        Of the tables that each of them looks at: of very many the first work is done here, the
+        others, one after the other, by a copy of this process, and what they give is copied back.
 
     Raises
     ------
@@ -137,28 +142,96 @@ def side_by_side(*works: Callable[[], Any], rows: int = 0) -> list[Any]:
         give_back()
     if len(works) < 2 or (many and _DIVIDED.get()) or len(os.sched_getaffinity(0)) < 2:
         return [work() for work in works]
+    if many:
+        return _do_in_two(*works)
     from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - start-up time
-
-    def take_part(work: Callable[[], Any], *, helps: bool = True) -> Any:
-        if not many:
-            return work()
-        _DIVIDED.set(True)
-        with _TURN if helps else nullcontext():
-            return work()
 
     pool = ThreadPoolExecutor(len(works) - 1)
     try:
-        others = [pool.submit(copy_context().run, take_part, work) for work in works[1:]]
-        first = copy_context().run(take_part, works[0], helps=False)
+        others = [pool.submit(copy_context().run, work) for work in works[1:]]
+        first = works[0]()
         return [first, *(other.result() for other in others)]
     finally:
         # Who is interrupted does not wait for the others.
         pool.shutdown(wait=False, cancel_futures=True)
 
 
+def _do_in_two(first: Callable[[], Any], *others: Callable[[], Any]) -> list[Any]:
+    """Do the first work here, the others in a copy of this process that shares its memory.
+
+    Of threads only the caller is copied: with others of Python's, which may hold a lock, all is
+    done here; as where no process starts, and again where a work failed, for its error.
+    """
+    if threading.active_count() > 1:
+        return [work() for work in (first, *others)]
+    try:
+        copy = _Copy(others)
+    except OSError:
+        return [work() for work in (first, *others)]
+    try:
+        mine, written = first(), copy.read()
+    finally:
+        whole = copy.end()
+    if not whole:
+        return [mine, *(work() for work in others)]
+    from multiprocessing.reduction import ForkingPickler  # noqa: PLC0415 - as above
+
+    return [mine, *ForkingPickler.loads(written)]
+
+
+class _Copy:
+    """A copy of this process that does some works; it ends when nobody waits for them any more."""
+
+    def __init__(self, works: Sequence[Callable[[], Any]]) -> None:
+        self._result, result = os.pipe()
+        asked, self._asking = os.pipe()
+        try:
+            self._process = os.fork()
+        except OSError:
+            for each in (self._result, result, asked, self._asking):
+                os.close(each)
+            raise
+        if not self._process:
+            self._work(works, result, asked)  # and never returns
+        os.close(result)
+        os.close(asked)
+
+    def _work(self, works: Sequence[Callable[[], Any]], result: int, asked: int) -> NoReturn:
+        """Do the works, write what they give, and end without what a process does at its end."""
+        from multiprocessing import reduction  # noqa: PLC0415 - as above
+
+        status = 1
+        with suppress(BaseException), os.fdopen(result, "wb") as stream:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # of who waits
+            signal.signal(signal.SIGIO, signal.SIG_DFL)  # nobody waits any more: it ends
+            os.close(self._asking)
+            _DIVIDED.set(True)
+            fcntl.fcntl(asked, fcntl.F_SETOWN, os.getpid())
+            fcntl.fcntl(asked, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)
+            try:
+                os.read(asked, 1)  # the end, if nobody waits by now
+            except BlockingIOError:
+                reduction.dump([work() for work in works], stream, _PROTOCOL)
+                stream.flush()
+                status = 0
+        os._exit(status)
+
+    def read(self) -> bytes:
+        """Return what it wrote, once it ended."""
+        with os.fdopen(os.dup(self._result), "rb") as stream:
+            return stream.read()
+
+    def end(self) -> bool:
+        """End it, if it is at work; return whether all works were done."""
+        os.close(self._asking)
+        os.close(self._result)
+        return os.waitpid(self._process, 0)[1] == 0
+
+
 def do_for_both(normal: Any, sample: Any, work: Callable[..., Any], *given: Any) -> list[Any]:
     """Return what something gives for each of two sets, which are read side by side."""
-    return side_by_side(partial(work, normal, *given), partial(work, sample, *given))
+    works = (partial(work, of, *given) for of in (normal, sample))
+    return side_by_side(*works, rows=len(normal) + len(sample))
 
 
 # technical: executions that take tens of megabytes to be found.

@@ -12,6 +12,7 @@ from critpath.cluster._optics import core_distances as fill_core_distances
 from critpath.cluster._optics import squares, visit
 from critpath.cluster._silhouettes import block_size, sums_between, sums_within
 from critpath.model import F64, I64, Clustering, VectorTable, Whole
+from critpath.model.vectors import number_rows
 from critpath.schema.parameters.cluster import TYPES
 from critpath.stats.rows import order_rows
 
@@ -36,20 +37,12 @@ class DistinctRows(Struct, frozen=True):
     member: I64
 
 
-def distinct(*tables: F64 | Whole) -> DistinctRows:
+def distinct(*tables: Whole) -> DistinctRows:
     """Find the distinct rows of tables side by side, in ascending order, first column first."""
-    n = len(tables[0])
-    order = order_rows(*tables)
-    new = np.zeros(n, np.bool_)
-    new[:1] = True
-    for table in tables:
-        ordered = np.atleast_2d(table.T).T[order]
-        new[1:] |= (ordered[1:] != ordered[:-1]).any(axis=1)
-    first = np.flatnonzero(new)
-    member = np.empty(n, np.int64)
-    member[order] = np.cumsum(new) - 1
-    weight = np.diff(first, append=n)
-    return DistinctRows(order[first].astype(np.int64), weight.astype(np.int64), member)
+    # Numbered column by column: sorting takes ten times as long.
+    columns = [column for table in tables for column in np.atleast_2d(table.T)]
+    row, member = number_rows(columns, len(tables[0]))
+    return DistinctRows(row, np.bincount(member, minlength=len(row)).astype(np.int64), member)
 
 
 def stabilise(counts: Whole) -> F64:
@@ -71,7 +64,7 @@ def squared_distances(left: F64, right: F64) -> Iterator[tuple[slice, F64]]:
 
 def canonical_order(table: VectorTable) -> I64:
     """Order executions by their vectors, so that their order of arrival cannot matter."""
-    return order_rows(table.structure, table.durations)
+    return order_rows(distinct(table.structure).member, table.durations)
 
 
 def renumber(labels: I64, order: I64, weight: I64 | None = None) -> I64:

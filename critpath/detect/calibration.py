@@ -331,7 +331,7 @@ class Trial:
         self._x = np.column_stack([normal.durations, normal.total])
         self._y = np.column_stack([sample.durations, sample.total])
         random_seed = make_seed(self._y, self._x)
-        found = effects(self._x, self._y, *strata, random_seed, replicates=1)
+        found = effects(self._x, self._y, *strata, random_seed, replicates=0)
         self._effect = found.sample_mean - found.normal_mean
         self._least = floor * float(found.normal_mean[-1])
         self._known = np.isin(np.arange(len(found.stratum_mean)), strata[0])

@@ -339,15 +339,15 @@ def detect(
     least = alpha * min(EFFECTS.whole * (1 - EFFECTS.slow - EFFECTS.regardless), 1 - EFFECTS.whole)
     turns, blocks = blocks, exchangeable(blocks, least)
     sessions, why_not = permutable(None if blocks else normal_session, sample_session, least)
-    families, (found, false) = side_by_side(
+    families, measured = side_by_side(
         partial(two_families, normal, sample, judged or (normal, sample), strata, alpha=alpha,
                 permutations=permutations, sessions=sessions, kinds=_kinds(strata, labels),
                 runs=runs, blocks=blocks, work=clean and (clean[0].total, clean[1].total)),
-        partial(_measure, normal, sample, strata, by_paper if screening else None, y_reference,
-                blocks, runs, replicates=None if explained else 1),
+        partial(_measure, normal, sample, own, strata, by_paper if screening else None,
+                y_reference, blocks, runs, replicates=None if explained else 1),
         rows=len(normal) + len(sample),
     )  # fmt: skip
-    whole = families.whole
+    whole, found, without = families.whole, measured.effects, measured.without
     if RULES[rule].permutation_test:
         _require_permutations(whole, permutations, alpha, least)
     share = floor_share(floor, normal.total, strata[0], normal_session)
@@ -355,7 +355,6 @@ def detect(
     look_for_signs = partial(find_signs, normal, sample, strata, types,
                              families.p_value[:-1] <= alpha, share, trips)  # fmt: skip
     signs = look_for_signs() if explained or clean is not None else None
-    without = own and effects(*_with_totals(*own), *strata, 0, replicates=1)
     x, y = _with_totals(normal, sample)
     # What no neighbour can make needs no runs to confirm it.
     if clean is not None and blocks is None and not signs:
@@ -373,7 +372,7 @@ def detect(
     judged_by = use_work(found, without) if by_work and without is not None else found
     flags = flag(families, judged_by, cpu_waits, alpha, share, without)
     least_ns = share * found.normal_mean[-1]
-    paper = by_paper(_measure_sides(x, y, y_reference), names=names)
+    paper = by_paper(measured.sides, names=names)
     evidence = RuleEvidence(paper, families, found, flags, float(least_ns))
     flagged = RULES[rule].flag(evidence)
     if signs is None:
@@ -382,15 +381,15 @@ def detect(
     remarks: list[Note] = [*evidence.paper.notes, *_test_notes(whole, permutations, why_not)]
     remarks += [notes.RaisedFloor(floor, share)] if share > floor else []
     remarks += _notes(evidence, strata, slower, names, alpha, enough=enough) if explained else []
-    ordinal = ordinal_effects(x, y, *strata) if screening else None
     detection = Detection(
         rule=rule, alpha=alpha, floor=evidence.floor, floor_share=share,
-        states=_states((normal, sample), evidence, t2, flagged, ordinal), symbols=normal.symbols,
+        states=_states((normal, sample), evidence, t2, flagged, measured.ordinal),
+        symbols=normal.symbols,
         flagged=bool(flagged.any()),
         detectable=_detectable(evidence, x, strata, blocks) if enough and len(x) > 1 else None,
         permutations=whole.permutations,
         enough=enough, needed=0 if enough else _count_needed(*strata, least),
-        paper_false_alarms=false,
+        paper_false_alarms=measured.false_alarms,
         work=work if enough and len(x) > 1 else None,
         usual=_find_usual(own or (normal, sample), strata, labels, runs)
         if enough and explained else None,
@@ -401,9 +400,20 @@ def detect(
     return _with_tails(detection, families, (normal.total, sample.total), labels, percentile)
 
 
+class _Measured(Struct, frozen=True):
+    """What two sets differ by, whatever is tested."""
+
+    effects: Effects
+    without: Effects | None  # the time that strangers had the cpu
+    sides: _Sides
+    ordinal: tuple[F64, F64] | None
+    false_alarms: float  # of the paper's rules
+
+
 def _measure(
     normal: VectorTable,
     sample: VectorTable,
+    own: tuple[VectorTable, VectorTable] | None,
     strata: tuple[I64, I64],
     by_paper: Callable[[_Sides], Algorithm1] | None,
     y_reference: str,
@@ -411,14 +421,17 @@ def _measure(
     runs: tuple[I64, I64] | None,
     *,
     replicates: int | None,
-) -> tuple[Effects, float]:
-    """Return the effects, and the paper's false alarms."""
+) -> _Measured:
+    """Return the effects, and the paper's false alarms where its rules are given."""
+    without = own and effects(*_with_totals(*own), *strata, 0, replicates=0)
     x, y = _with_totals(normal, sample)
+    sides = _measure_sides(x, y, y_reference)
     hashes = hash_rows(x), hash_rows(y)
     drawn = seed_hashed(hashes[1], hashes[0])
     found = effects(x, y, *strata, drawn, replicates=replicates, blocks=blocks, runs=runs)
     if by_paper is None:
-        return found, 0.0
+        return _Measured(found, without, sides, None, 0.0)
+    ordinal = ordinal_effects(x, y, *strata)
     # By column: what is added up and counted lies side by side; of most sets in half the bytes.
     largest = max(int(of.max(initial=0)) for of in (x, y))
     kind = np.int32 if largest < np.iinfo(np.int32).max else np.int64
@@ -428,7 +441,8 @@ def _measure(
     del x, y, hashes  # of very many executions each copy counts
     for column in columns:
         column[:] = column[order]
-    return found, false_alarms(columns, len(sample), by_paper, drawn, y_reference)
+    alarms = false_alarms(columns, len(sample), by_paper, drawn, y_reference)
+    return _Measured(found, without, sides, ordinal, alarms)
 
 
 def _measure_work(

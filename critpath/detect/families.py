@@ -305,7 +305,7 @@ def confirm_by_runs(
     """
     ours, theirs = (np.column_stack([t.durations, t.total]) for t in others)
     clean = ours, theirs
-    found = effects(*clean, *strata, 0, replicates=1)
+    found = effects(*clean, *strata, 0, replicates=0)
     over_all = reach_floor(
         found.sample_mean - found.normal_mean, found.error, floor * found.normal_mean[-1]
     )

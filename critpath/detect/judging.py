@@ -47,12 +47,12 @@ from critpath.detect.verdict import (
 from critpath.detect.weather import Sides, Strangers, find_weather, list_kinds, name_rivals
 from critpath.documents.base import change
 from critpath.model import CompareSettings
-from critpath.processes import do_for_both, side_by_side
+from critpath.processes import side_by_side
 from critpath.progress import COMPARING, Progress, name_place
 from critpath.records import dataclass
 from critpath.schema.kinds import State
 from critpath.schema.notes import Note
-from critpath.vectors import fold_interrupts, trips_of
+from critpath.vectors import fold_interrupts, trips_of_both
 
 if TYPE_CHECKING:
     from critpath.documents import SignEntry
@@ -131,8 +131,7 @@ def _judge_one_way(
     normal, sample = sets
     apart = recorded_apart(normal, sample)
     runs, blocks = (None, None) if apart else (find_runs(*sets), find_blocks(*sets))
-    (roles, ours), (_, theirs) = do_for_both(normal, sample, trips_of, coder)
-    trips = Trips(roles, ours, theirs)
+    trips = Trips(*trips_of_both(normal, sample, coder))
     given = _Given(sets, tables, coder, trips, runs)
     # Who came with one of two recordings of different times came with the time.
     clean = given.own if apart else leave_out_strangers(sets, tables, coder, runs)

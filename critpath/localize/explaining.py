@@ -47,7 +47,7 @@ from critpath.schema.parameters.localize import FACTS
 from critpath.text import notes
 from critpath.text.phrases import VERDICTS
 from critpath.units import plural
-from critpath.vectors import Weather, trips_of
+from critpath.vectors import Weather, trips_of_both
 
 if TYPE_CHECKING:
     from critpath.documents import Because
@@ -303,7 +303,7 @@ def _count_steps(comparison: Analysis, coder: Coder, chosen: list[int]) -> StepC
         homes = comparison.pairs.pair[comparison.sample_clusters.labels]
         of_home = {int(homes[e]): normal_group(*clusters, comparison.pairs, e) for e in chosen}
         groups = {e: of_home[int(homes[e])] for e in chosen}
-    (roles, trips), (_, others) = do_for_both(normal, sample, trips_of, coder)
+    roles, trips, others = trips_of_both(normal, sample, coder)
     vectors = comparison.normal_vectors, comparison.sample_vectors
     before, after = do_for_both(normal, sample, Weather.of, coder)
     had = count_rivals(before), count_rivals(after)

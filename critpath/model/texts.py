@@ -119,7 +119,7 @@ class Texts(Sequence[str]):
             if isinstance(at, slice) and (at.step or 1) == 1:
                 first, last, _ = at.indices(len(self))
                 return kind(self.data, self.start[first : max(first, last) + 1])
-            return kind(*_gather(self, np.arange(len(self))[at]))
+            return kind(*_gather(self, _places(at, len(self))))
         row = range(len(self))[at]
         if self.codes is not None:
             return self.words[int(self.codes[row])]
@@ -181,15 +181,24 @@ def number_texts(texts: Sequence[str]) -> tuple[I64, list[str]]:
     return np.array(codes, np.int64), [*known]
 
 
+def _places(at: slice | I64 | Bool, rows: int) -> Any:
+    """Return which rows are chosen; of some of very many nothing is made of all."""
+    if isinstance(at, slice) or at.dtype.kind == "b":
+        return np.arange(rows)[at]
+    return np.where(at < 0, at + rows, at)
+
+
 def _gather(texts: Texts, which: Any) -> tuple[U8, Any]:
     """Return the bytes of some of a column's texts, and where each begins."""
-    lengths = np.diff(texts.start)
-    start = _sum_up(lengths[which])
+    begin = texts.start[which].astype(np.int64)
+    lengths = texts.start[1:][which] - begin
+    start = _sum_up(lengths)
     data = np.empty(int(start[-1]), np.uint8)
     for first in range(0, len(which), _BLOCK):
         some = which[first : first + _BLOCK]
+        rows = slice(first, first + len(some))
         bounds = start[first : first + len(some) + 1].astype(np.int64)
-        moved = np.repeat(texts.start[some].astype(np.int64) - bounds[:-1], lengths[some])
+        moved = np.repeat(begin[rows] - bounds[:-1], lengths[rows])
         data[bounds[0] : bounds[-1]] = texts.data[np.arange(bounds[0], bounds[-1]) + moved]
     return data, start
 

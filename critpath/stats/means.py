@@ -77,8 +77,9 @@ def effects(
 ) -> Effects:
     """Compute mix-adjusted effects and their bootstrap intervals.
 
-    With ``blocks`` these rest on how much blocks differ in the effect, not executions; with
-    ``runs`` alone they are at least as wide as the runs' means differ (Welch's t interval).
+    With 0 ``replicates`` there are none.  With ``blocks`` these rest on how much blocks differ in
+    the effect, not executions; with ``runs`` alone they are at least as wide as the runs' means
+    differ (Welch's t interval).
     """
     strata = int(max(normal_stratum.max(), sample_stratum.max())) + 1
     m, columns = sample.shape
@@ -95,27 +96,32 @@ def effects(
     centre, effect = effect, np.where(known[:, None], effect, 0.0)
     rng = np.random.default_rng(random_seed)
     error, by_type = standard_errors(normal, sample, normal_stratum, sample_stratum)
-    sides = (normal, mean, normal_stratum), (sample, mean, sample_stratum)
-    digits = _find_digits(*sides)
-    residual, excess = (_Centred(*side, digits) for side in sides)
-    order = order_hashed(hash_rows(sample_stratum, sample))
     replicates = EFFECTS.replicates if replicates is None else replicates
-    kinds = ((sample_stratum == s).astype(np.float64)[:, None] for s in range(strata))
-    both = _resampled_means(rng, chain(excess.list_blocks(), kinds), order, replicates)
-    differences, mixes = both[:, :columns], both[:, columns:]
-    for s in np.flatnonzero(known):
-        rows = np.flatnonzero(normal_stratum == s)
-        rows = rows[order_hashed(hash_rows(normal[rows]))]
-        mine = np.arange(len(rows))
-        means = _resampled_means(rng, residual.list_blocks(rows), mine, replicates)
-        differences -= mixes[:, [s]] * means
+    if replicates or blocks is not None or runs is not None:
+        sides = (normal, mean, normal_stratum), (sample, mean, sample_stratum)
+        digits = _find_digits(*sides)
+        residual, excess = (_Centred(*side, digits) for side in sides)
+    if replicates:
+        order = order_hashed(hash_rows(sample_stratum, sample))
+        kinds = ((sample_stratum == s).astype(np.float64)[:, None] for s in range(strata))
+        both = _resampled_means(rng, chain(excess.list_blocks(), kinds), order, replicates)
+        differences, mixes = both[:, :columns], both[:, columns:]
+        for s in np.flatnonzero(known):
+            rows = np.flatnonzero(normal_stratum == s)
+            rows = rows[order_hashed(hash_rows(normal[rows]))]
+            mine = np.arange(len(rows))
+            means = _resampled_means(rng, residual.list_blocks(rows), mine, replicates)
+            differences -= mixes[:, [s]] * means
     if blocks is not None:
         kept = residual.whole, excess.whole
         parts = _block_parts(kept, (normal_stratum, sample_stratum), blocks)
         whole = np.asarray((share[:, None] * parts).sum(axis=1), np.float64)
         error, by_type = _block_errors(whole), np.where(by_type > 0, _block_errors(parts), 0.0)
-        differences = _resampled_means(rng, [len(whole) * whole], order_rows(whole), replicates)
-    if m < EFFECTS.few:
+        if replicates:
+            differences = _resampled_means(rng, [len(whole) * whole], order_rows(whole), replicates)
+    if not replicates:
+        low = high = np.full(columns, np.nan)
+    elif m < EFFECTS.few:
         whole = sample.mean(axis=0) - _sum_weighted(share, mean)
         low, high = whole - NORMAL.q975 * error, whole + NORMAL.q975 * error
     else:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
         fold_interrupts,
         like_alphabet,
         tables_of,
-        trips_of,
+        trips_of_both,
         vector_table,
         vectors_of,
         with_like_states,

@@ -30,7 +30,7 @@ from critpath.model.details import Detail
 from critpath.model.paths import SEGMENT_COLUMNS
 from critpath.model.stacks import location_of
 from critpath.model.vectors import COUNTS, TIMES, look_up, widen
-from critpath.processes import side_by_side
+from critpath.processes import do_for_both, side_by_side
 from critpath.schema import notes
 from critpath.schema.notes import Note
 from critpath.vectors._count import add_up, count, count_trips, spent_on
@@ -127,8 +127,6 @@ def trips_of(path_set: PathSet, coder: Coder) -> tuple[tuple[str, ...], Whole]:
     roles : tuple of str
     trips : int8, int16 or int32 [executions, roles]
     """
-    if path_set in coder.trips:
-        return coder.trips[path_set]
     roles = tuple(sorted({s.role for s in coder.symbols if s.role}))
     column = np.full(256, -1, np.int64)
     for code, symbol in enumerate(coder.symbols):
@@ -159,8 +157,18 @@ def trips_of(path_set: PathSet, coder: Coder) -> tuple[tuple[str, ...], Whole]:
         result = widen(result, int(trips.max(initial=0)), COUNTS)
         result[first : first + len(chunk)] = trips
         first += len(chunk)
-    coder.trips[path_set] = roles, result
     return roles, result
+
+
+def trips_of_both(
+    normal: PathSet, sample: PathSet, coder: Coder
+) -> tuple[tuple[str, ...], Whole, Whole]:
+    """Return what `trips_of` gives of two sets, of which it is found once."""
+    if not (normal in coder.trips and sample in coder.trips):
+        found = do_for_both(normal, sample, trips_of, coder)
+        coder.trips.update(zip((normal, sample), found, strict=True))
+    (roles, ours), (_, theirs) = coder.trips[normal], coder.trips[sample]
+    return roles, ours, theirs
 
 
 # Alphabets: segments -> symbols.
@@ -345,7 +353,7 @@ class Coder:
     states : tuple of frozenset of State
         Those that each set has.
     trips : mapping
-        What `trips_of` found of sets, which is asked for to judge and to explain.
+        What `trips_of_both` found of sets, which is asked for to judge and to explain.
     warnings : tuple of Note
         Says so, if it is of another kind than asked for: see `like_alphabet`.
     """

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple, cast, get_args
+from functools import partial
+from typing import Any, Final, NamedTuple, Self, cast, get_args
 
 import numpy as np
 
@@ -42,6 +43,7 @@ from critpath.model import (
     number_codes,
     role_name,
 )
+from critpath.model.texts import number_texts
 from critpath.model.vectors import host_of
 from critpath.processes import side_by_side
 from critpath.schema.causes import doing_of_state
@@ -95,18 +97,14 @@ class Threads:
         time: Counter[str] = Counter()
         self._several = False
         self._hosts = frozenset[str]().union(*(one.hosts for one in sets))
-        for one in sets:
-            for name, many in Counter(one.executions.comm).items():
+        works = (partial(_spend, one) for one in sets)
+        for own, others, parts, several in side_by_side(*works, rows=sum(map(len, sets))):
+            self._several = self._several or several
+            for name, many in own.items():
                 self._own[self._role(name)][name] += many
-            for part in one.chunks():
-                paths, other = part.paths, ~_own(part)
-                self._several = self._several or bool((paths.host > 0).any())
-                spent = np.zeros(len(paths.strings) or 1, np.int64)
-                np.add.at(spent, paths.comm[other], paths.duration[other])
-                for code in np.flatnonzero(spent).tolist():
-                    name = paths.strings[code]
-                    time[self._role(name)] += int(spent[code])
-                    self._names[self._role(name)][name] += 1
+            for name, spent in others.items():
+                time[self._role(name)] += spent
+                self._names[self._role(name)][name] += parts[name]
         ranked = sorted(time, key=lambda key: (-time[key], key))
         self.place = {key: i + 1 for i, key in enumerate(ranked[:_MOST_THREADS])}
         self._rest = len(ranked) > _MOST_THREADS
@@ -159,6 +157,23 @@ class Threads:
 
 def _only(found: set[str]) -> str:
     return found.pop() if len(found) == 1 else ""
+
+
+def _spend(one: PathSet) -> tuple[Counter[str], Counter[str], Counter[str], bool]:
+    """Return by name how many are of a thread; others' time on paths, and in how many parts.
+
+    At the end whether there are several hosts.
+    """
+    others, parts, several = Counter[str](), Counter[str](), False
+    for part in one.chunks():
+        paths, other = part.paths, ~_own(part)
+        several = several or bool((paths.host > 0).any())
+        spent = np.zeros(len(paths.strings) or 1, np.int64)
+        np.add.at(spent, paths.comm[other], paths.duration[other])
+        for code in np.flatnonzero(spent).tolist():
+            others[paths.strings[code]] += int(spent[code])
+            parts[paths.strings[code]] += 1
+    return Counter(one.executions.comm), others, parts, several
 
 
 def _own(part: PathSet) -> Bool:
@@ -348,15 +363,17 @@ def draw_pictures(comparison: Analysis, document: ComparisonDocument) -> Picture
     if comparison.knows_affected:
         _add_affected(kinds, comparison.outliers.affected)
     drawn = [one for one in kinds if one.change != "few"][:_MOST_KINDS]
-    means = _Means([one.label for one in drawn])
+    names = [one.label for one in drawn]
     slow = [document.column(which, "anomalous") for which in SETS]
     after = np.ones(len(slow[1]))
-    side_by_side(
-        lambda: means.add(comparison.normal, threads, slow[0], weights_before, normal=True),
-        lambda: means.add(comparison.sample, threads, slow[1], after, normal=False),
+    means, of_sample = side_by_side(
+        partial(_Means.of, names, comparison.normal, threads, slow[0], weights_before, normal=True),
+        partial(_Means.of, names, comparison.sample, threads, slow[1], after, normal=False),
+        rows=sum(map(len, slow)),
     )
+    means.join(of_sample)
     for i, kind in enumerate(drawn):
-        kind.means = means.of(i)
+        kind.means = means.list_paths(i)
     paths = [
         path
         for which, rows in _choose(document, drawn).items()
@@ -393,28 +410,44 @@ class _Means:
         self._kind = {label: i for i, label in enumerate(labels)}
         # (kind, group) -> executions, their time; then (thread, doing, lead) -> time, visits,
         # and time weighted by where in its execution it is.
-        self._counts: dict[tuple[int, int], tuple[int, float]] = defaultdict(lambda: (0, 0.0))
+        self._counts: dict[tuple[int, int], tuple[int, float]] = {}
         self._sums: dict[tuple[int, int], dict[int, F64]] = defaultdict(dict)
 
-    def add(
-        self, one: PathSet, threads: Threads, slow: Bool, weights: F64, *, normal: bool
-    ) -> None:
-        """Add a set: ``before`` without slow executions, or those after."""
+    @classmethod
+    def of(
+        cls,
+        labels: list[str],
+        one: PathSet,
+        threads: Threads,
+        slow: Bool,
+        weights: F64,
+        *,
+        normal: bool,
+    ) -> Self:
+        """Return those of a set: ``before`` without slow executions, or those after."""
+        self = cls(labels)
         first = 0
         for part in one.chunks():
             size = len(part.executions)
             executions = part.executions
-            kind = np.array([self._kind.get(label, -1) for label in executions.label], np.int64)
+            codes, texts = number_texts(executions.label)
+            kind = np.array([self._kind.get(label, -1) for label in texts] or [-1], np.int64)[codes]
             marked, weight = slow[first : first + size], weights[first : first + size]
             first += size
             group = np.where(marked, 1, 2) if not normal else np.zeros(size, np.int64)
             duration = executions.end - executions.begin
             for k, g in {*zip(kind.tolist(), group.tolist(), strict=True)}:
                 mine = (kind == k) & (group == g)
-                many, time = self._counts[k, g]
+                many, time = self._counts.get((k, g), (0, 0.0))
                 time += float((duration * weight)[mine].sum())
                 self._counts[k, g] = many + int(mine.sum()), time
             self._add_steps(fold(part, threads), kind, group, executions.begin, duration, weight)
+        return self
+
+    def join(self, others: _Means) -> None:
+        """Take in those of the other set, which are of other groups."""
+        self._counts |= others._counts
+        self._sums |= others._sums
 
     def _add_steps(
         self, steps: Steps, kind: I64, group: I64, begin: I64, duration: I64, weight: F64
@@ -441,7 +474,7 @@ class _Means:
             mine = self._sums[k - 1, g]
             mine[at] = mine[at] + values if at in mine else values
 
-    def of(self, kind: int) -> list[MeanPath]:
+    def list_paths(self, kind: int) -> list[MeanPath]:
         """Return a kind's mean paths; all have their stretches in one order."""
         where: dict[int, list[float]] = defaultdict(list)
         for g in range(len(_GROUPS)):
@@ -459,7 +492,7 @@ class _Means:
         ]
 
     def _mean(self, kind: int, name: str, groups: list[int], order: list[int]) -> MeanPath | None:
-        counts = [self._counts[kind, g] for g in groups]
+        counts = [self._counts.get((kind, g), (0, 0.0)) for g in groups]
         size = sum(count for count, _ in counts)
         if not size:
             return None

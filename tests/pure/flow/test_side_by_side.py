@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import threading
 from contextvars import ContextVar
-from functools import partial
 
 import pytest
 
-from critpath import processes
 from critpath.errors import UsageError
 from critpath.processes import side_by_side
 
@@ -48,30 +46,3 @@ def test_what_was_decided_for_a_command_holds_in_each():
         assert side_by_side(ASKED.get, ASKED.get) == ["together"] * 2
     finally:
         ASKED.reset(token)
-
-
-def test_of_very_many_rows_two_are_at_work(monkeypatch):
-    """The caller's work and one other at a time; what either is made of is done in order."""
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
-    monkeypatch.setattr(processes, "_ROWS_AT_ONCE", 1)
-    at_work: set[str] = set()
-    seen: list[set[str]] = []
-    second = threading.Event()
-
-    def work(name: str) -> str:
-        at_work.add(name)
-        seen.append({*at_work})
-        if name == "b":
-            second.set()
-        elif name == "a1":
-            second.wait()  # for ever, if they were not two at a time
-        at_work.discard(name)
-        return name
-
-    def both() -> list[str]:
-        return side_by_side(partial(work, "a1"), partial(work, "a2"), rows=2)
-
-    found = side_by_side(both, partial(work, "b"), partial(work, "c"), rows=2)
-    assert found == [["a1", "a2"], "b", "c"]
-    assert max(map(len, seen)) <= 2
-    assert not any({"a1", "a2"} <= some or {"b", "c"} <= some for some in seen)
