@@ -19,6 +19,7 @@ TYPE_CHECKING = False  # that of `typing`, which takes as long to import as Pyth
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
+    from types import ModuleType
     from typing import Final, NoReturn
 
     from critpath.commands.overview import VERBS
@@ -165,7 +166,7 @@ def _run(arguments: list[str], *, alone: bool) -> int:
     settings = effective(
         given_settings(parsed), None if config is None else Path(config), Path.cwd()
     )
-    if stores := sys.modules.get("critpath.stores"):
+    if stores := _find_loaded("critpath.stores"):
         stores.close()  # where a file of settings was
     if getattr(parsed, "show_config", False):
         from critpath.units import safe_text  # noqa: PLC0415 - start-up time
@@ -198,16 +199,23 @@ def _run(arguments: list[str], *, alone: bool) -> int:
         _say_converted(quiet=settings["quiet"])
         _say_stores(quiet=settings["quiet"])
     finally:
-        if opened := sys.modules.get("critpath.convert.opened"):
+        if opened := _find_loaded("critpath.convert.opened"):
             opened.OPENED.close()
-        if stores := sys.modules.get("critpath.stores"):
+        if stores := _find_loaded("critpath.stores"):
             stores.close()
     return code
 
 
+def _find_loaded(name: str) -> ModuleType | None:
+    """Return a module if it is loaded; one that another thread still imports has opened nothing."""
+    module = sys.modules.get(name)
+    importing = getattr(getattr(module, "__spec__", None), "_initializing", False)
+    return None if importing else module
+
+
 def _say_converted(*, quiet: bool) -> None:
     """Say which files of other tools were converted to be read, if any were."""
-    opened = sys.modules.get("critpath.convert.opened")
+    opened = _find_loaded("critpath.convert.opened")
     for path, converted in opened.OPENED.converted if opened else ():
         from critpath.commands.output import hint  # noqa: PLC0415 - start-up time
 
@@ -220,7 +228,7 @@ def _say_converted(*, quiet: bool) -> None:
 
 def _say_stores(*, quiet: bool) -> None:
     """Say what was asked of object stores, and what of it had to be asked again."""
-    stores = sys.modules.get("critpath.stores")
+    stores = _find_loaded("critpath.stores")
     if stores is None or not stores.LEDGER.requests:
         return
     from critpath.commands.output import hint, warn  # noqa: PLC0415 - start-up time

@@ -1,7 +1,7 @@
 """How long finding and pairing types takes, beside scikit-learn's OPTICS.
 
     python evaluation/benchmarks/clustering.py [ROUNDS] [--tiny]
-    python evaluation/benchmarks/clustering.py --rows | --large
+    python evaluation/benchmarks/clustering.py --rows FILE | --large
 
 OPTICS alone against scikit-learn's on the same executions, one after the other in this
 process: ordering, reachability, predecessors and core distances have to be the same.
@@ -16,15 +16,15 @@ set, types of a sample of the same size, pairs.  Figures are CPU seconds.
 from __future__ import annotations
 
 import argparse
-import json
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from statistics import median
 from typing import NamedTuple
 
 import numpy as np
+from measuring import Row, add_rows, take_rows
 from sklearn.cluster import OPTICS
 from sklearn.metrics import silhouette_score
 
@@ -199,8 +199,8 @@ def without_repeats(n: int = 5_000) -> list[VectorTable]:
     return [all_different(n, seed) for seed in (1, 2)]
 
 
-def rows() -> None:
-    """Print what ``scale.py`` takes into its table: ratios to scikit-learn."""
+def rows() -> Iterator[Row]:
+    """Yield what ``scale.py`` takes into its table: ratios to scikit-learn."""
     cluster(few_paths(100, 20, 0))  # imports are not counted
     many = stabilise(few_paths(20_000, 1_700, 1).structure)
     alone = np.random.default_rng(1).normal(size=(5_000, 12))
@@ -228,8 +228,7 @@ def rows() -> None:
             first, _ = seconds(lambda peers=peers: theirs(peers))
             second, _ = seconds(lambda mine=mine: ours(mine))
             reached.append(first / second)
-        row = {"key": key, "what": what, "target": target, "reached": reached}
-        print(json.dumps(row), flush=True)
+        yield Row(key, what, tuple(reached), target)
     what = "pairing 5,000 in 20 clusters{}: faster than silhouette_score per pair"
     for key, name, sets in (
         ("pairing", ", 10 % of them distinct", with_repeats()),
@@ -237,15 +236,9 @@ def rows() -> None:
     ):
         done = [pairing(sets, 20, 4, seed) for seed in range(3)]
         away = max(each.away for each in done)
-        row = {
-            "key": key,
-            "what": what.format(name),
-            "target": 300,
-            "reached": [each.ratio for each in done],
-            # scikit-learn takes distances from a matrix product: equal points are 1e-7 apart.
-            "bound": "" if away < 1e-9 else f"SCORES DIFFER BY {away:.1e}",
-        }
-        print(json.dumps(row), flush=True)
+        # scikit-learn takes distances from a matrix product: equal points are 1e-7 apart.
+        bound = "" if away < 1e-9 else f"SCORES DIFFER BY {away:.1e}"
+        yield Row(key, what.format(name), tuple(each.ratio for each in done), 300, bound=bound)
 
 
 def tables(rounds: int, less: int) -> None:
@@ -291,12 +284,12 @@ def main() -> None:
     """Print what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("rounds", type=int, nargs="?", default=3)
-    parser.add_argument("--rows", action="store_true")
+    take_rows(parser)
     parser.add_argument("--large", action="store_true")
     parser.add_argument("--tiny", action="store_true", help="sets of a fiftieth")
     given = parser.parse_args()
     if given.rows:
-        rows()
+        add_rows(given.rows, rows())
     elif given.large:
         large()
     else:

@@ -1,6 +1,6 @@
 """How long `critpath compare` takes on extracted files, beside importing scikit-learn.
 
-    python evaluation/benchmarks/compare_speed.py [ROUNDS] [--short] [--large] [--rows]
+    python evaluation/benchmarks/compare_speed.py [ROUNDS] [--short] [--large] [--rows FILE]
 
 Sets are drawn: seven types of paths with optional parts, loops and interrupts; one sample
 execution in twenty has a fault.  Every figure is the CPU time (user + system) of a fresh
@@ -14,13 +14,12 @@ wheel, on the two recordings of `critpath demo` as extracts, which differ, and o
 ``--large [N]``: the whole command on N (100,000) against N stored executions, from two files
 and from two datasets of twenty parts, beside DuckDB's scan of the files; some minutes, and 300 MB
 of disk.  Of a million, 2 GB of disk.
-``--rows``: what ``scale.py`` takes into its table.
+``--rows FILE``: all of these but the sets that are judged alone, into ``scale.py``'s table.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import resource
 import statistics
@@ -34,7 +33,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from measuring import Installed, Taken, ratios, run
+from measuring import Installed, Row, Taken, add_rows, ratios, run, take_rows
 
 from critpath.detect.judging import judge
 from critpath.model import (
@@ -231,22 +230,17 @@ def print_beside(taken: dict[str, list[float]]) -> None:
         print(f"| {name} | {spread} | {middle / unit:.2f} |")
 
 
-def rows(directory: Path) -> None:
-    """Print what ``scale.py`` takes into its table."""
-    taken = beside_the_import(3, directory)
-    unit = taken.pop("import")
-    for number, (name, seconds) in enumerate(taken.items()):
-        row = {
-            "key": f"compare_{number}",
-            "what": f"compare 1,000 with 1,000, {name}: times importing scikit-learn",
-            "target": 10,
-            "at_least": False,
-            "reached": [a / b for a, b in zip(seconds, unit, strict=True)],
-        }
-        print(json.dumps(row), flush=True)
+def rows_beside(taken: dict[str, list[float]]) -> list[Row]:
+    """Return how often the import fits into a comparison, as rows of a table."""
+    unit, *others = taken.items()
+    return [
+        Row(f"compare_{number}", f"compare 1,000 with 1,000, {name}: times importing scikit-learn",
+            tuple(a / b for a, b in zip(seconds, unit[1], strict=True)), 10, at_least=False)
+        for number, (name, seconds) in enumerate(others)
+    ]  # fmt: skip
 
 
-def short(rounds: int, directory: Path) -> None:
+def short(rounds: int, directory: Path) -> list[Row]:
     """Print what comparisons take that somebody waits for at a prompt."""
     installed = Installed()
     names = "normal", "sample"
@@ -283,6 +277,19 @@ def short(rounds: int, directory: Path) -> None:
         one = installed.run("--quiet", "calibrate", "--jobs", jobs, *few, codes=(0, 1))
         print(f"calibrate, two sets of 105, --jobs {jobs}: {one.wall:.1f} s elapsed", end="")
         print(f", {one.cpu:.1f} s CPU" if jobs == "1" else "", flush=True)
+    rows = []
+    for name, target in (("two small extracts", 0.45), ("1,000 with 1,000", 1.2)):
+        each = taken[name][1:]
+        times = statistics.median(ratios(each, bare[1:]))
+        wall = statistics.median(one.wall for one in each)
+        bound = f"{wall:.2f} s elapsed; {times:.1f} times the CPU of import numpy"
+        found = tuple(one.cpu for one in each)
+        key = "compare_short" if target < 1 else "compare_thousand"
+        rows.append(
+            Row(key, f"compare, {name}: CPU, s", found, target, at_least=False, bound=bound)
+        )
+    what = "calibrate, two sets of 105, --jobs auto: elapsed, s"
+    return [*rows, Row("calibrate", what, (one.wall,), 10, at_least=False)]
 
 
 def save_stored(n: int, parts: int, directory: Path) -> None:
@@ -311,8 +318,11 @@ for file in sys.argv[1:]:
 """
 
 
-def stored(n: int, directory: Path) -> None:
-    """Print what the whole command takes on very many stored executions, and a scan of them."""
+def stored(n: int, directory: Path, *, only: int | None = None) -> list[Row]:
+    """Print what the whole command takes on very many stored executions, and a scan of them.
+
+    All ways, or the first few only.
+    """
     apart(lambda: save_stored(n, 20, directory))
     critpath = Path(sys.executable).with_name("critpath")
     files = [directory / f"{which}.parquet" for which in ("normal", "sample")]
@@ -327,14 +337,27 @@ def stored(n: int, directory: Path) -> None:
         "report of that JSON": [critpath, "report", json_file],
         "compare, two datasets": [critpath, "compare", *sets],
     }
-    for name, command in commands.items():
+    found = []
+    for name, command in [*commands.items()][:only]:
         taken = run(command, codes=(0, 1, 3, 4))  # each is a verdict; 4: too large to be read
+        found.append(taken)
         size = f"{json_file.stat().st_size / 1e6:.0f}" if json_file in command else "-"
         print(
             f"| {n:,} | {name} | {taken.cpu:.1f} | {taken.wall:.1f} "
             f"| {taken.wall / taken.cpu:.2f} | {taken.peak / 1e6:.0f} | {size} |",
             flush=True,
         )
+    scan, ours = found[:2]
+    what, million = f"compare of {n:,} with {n:,} stored", n / 1e6
+    bound = f"{ours.cpu:.1f} s of CPU; DuckDB's scan of the same files {scan.wall:.1f} s"
+    # What is wanted of a million; of others, in proportion.
+    return [
+        Row(
+            "large", f"{what}: elapsed, s", (ours.wall,), 60 * million, at_least=False, bound=bound
+        ),
+        Row("large_peak", "the same: peak, MB", (ours.peak / 1e6,), 1_200, at_least=False),
+        Row("large_cores", "the same: elapsed / CPU", (ours.wall / ours.cpu,), 0.6, at_least=False),
+    ]
 
 
 def tables(n: int, seed: int) -> tuple[VectorTable, VectorTable]:
@@ -418,12 +441,15 @@ def main() -> None:
         help="this many stored executions each",
     )  # fmt: skip
     parser.add_argument("--short", action="store_true", help="commands that take under seconds")
-    parser.add_argument("--rows", action="store_true", help="JSON lines for scale.py")
+    take_rows(parser)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="critpath-compare-") as temporary:
         directory = Path(temporary)
         if options.rows:
-            rows(directory)
+            add_rows(options.rows, short(options.rounds, directory))
+            beside = beside_the_import(options.rounds, directory)
+            add_rows(options.rows, rows_beside(beside))
+            add_rows(options.rows, stored(options.large or 100_000, directory, only=2))
         elif options.short:
             short(options.rounds, directory)
         elif options.large:

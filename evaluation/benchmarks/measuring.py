@@ -10,6 +10,7 @@ with what this one has.
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import json
 import os
@@ -18,7 +19,7 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -160,18 +161,37 @@ def figure(value: float) -> str:
 
 
 def table(rows: Sequence[Row | LeftOut], before: Mapping[str, float]) -> str:
-    """Return the table of ratios: target, what was reached, and the release before."""
-    lines = [f"{'':<60}{'target':>9}{'reached':>9}  {'range':<16}{'before':>8}  bound by"]
+    """Return the table of figures: target, what was reached, and the release before."""
+    heads = ("what", "target", "reached", "range", "release before", "bound by")
+    lines = [heads, ("---", *["---:"] * 4, "---")]
     for row in rows:
         if isinstance(row, LeftOut):
-            lines.append(f"{row.what:<60}  left out: {row.why}")
+            lines.append((row.what, "", "left out", "", "", row.why))
             continue
-        target = "" if row.target is None else f"{'>=' if row.at_least else '<='} {row.target:g}"
-        spread = f"{figure(min(row.reached))}-{figure(max(row.reached))}"
-        known = figure(before[row.key]) if row.key in before else "-"
-        mark = " !" if row.missed else "  "
-        lines.append(
-            f"{row.what:<60}{target:>9}{figure(row.middle):>9}{mark}{spread:<16}{known:>8}"
-            f"  {row.bound}".rstrip()
-        )
-    return "\n".join(lines)
+        target = "" if row.target is None else f"{'≥' if row.at_least else '≤'} {row.target:g}"
+        reached = f"**{figure(row.middle)}**" if row.missed else figure(row.middle)
+        spread = f"{figure(min(row.reached))} to {figure(max(row.reached))}"
+        known = figure(before[row.key]) if row.key in before else ""
+        lines.append((row.what, target, reached, spread, known, row.bound))
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def take_rows(parser: argparse.ArgumentParser) -> None:
+    """Let a script be asked for the rows that ``scale.py`` takes into its table."""
+    parser.add_argument("--rows", type=Path, metavar="FILE", help="add JSON lines for scale.py")
+
+
+def add_rows(file: Path | None, rows: Iterable[Row | LeftOut]) -> None:
+    """Add rows to a file of JSON lines, if one was named."""
+    if file:
+        with file.open("a", encoding="ascii") as stream:
+            stream.writelines(f"{json.dumps(row._asdict())}\n" for row in rows)
+
+
+def read_rows(file: Path) -> list[Row | LeftOut]:
+    """Return the rows of such a file."""
+    found = map(json.loads, file.read_text(encoding="ascii").splitlines())
+    return [
+        LeftOut(**of) if "why" in of else Row(**{**of, "reached": tuple(of["reached"])})
+        for of in found
+    ]

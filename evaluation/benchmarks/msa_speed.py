@@ -31,6 +31,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import peers
+from measuring import LeftOut, Row, add_rows, table, take_rows
 from msa import Score, columns_in, score_whole
 
 from critpath.align.multiple import align
@@ -167,8 +168,8 @@ def cpu(of: int) -> float:
     return used.ru_utime + used.ru_stime
 
 
-def compare(method: str, case: Case, rounds: int) -> tuple[list[str], list[tuple[str, bool]]]:
-    """Measure one case; return its lines and which targets hold."""
+def compare(method: str, case: Case, rounds: int) -> tuple[list[str], list[Row | LeftOut]]:
+    """Measure one case; return its lines, and ratios beside what is wanted."""
     paths, length = case.paths, case.length
     names = [peer for peer in case.beside if not peers.why_not(peer)]
     lines = [f"\n{paths} paths of {length} states, {rounds} rounds\n"]
@@ -208,17 +209,16 @@ def compare(method: str, case: Case, rounds: int) -> tuple[list[str], list[tuple
             f" {statistics.median(used[name]):.3f} | {statistics.mean(right[name]):.3f} |"
             f" {ratio[name]:.3f} |"
         )
-    held = [
-        (f"{paths} x {length}: {ratio[peer]:.3f} of {peer}, at most {most:g}", ratio[peer] <= most)
-        for peer, most in case.ratios
-        if peer in ratio
-    ]
-    held += [
-        (f"{paths} x {length} against {peer}: not measured", False)
-        for peer, _ in case.ratios
-        if peer not in ratio
-    ]
-    return lines, held
+    found: list[Row | LeftOut] = []
+    for peer, most in case.ratios:
+        what = f"aligning {paths} paths of {length:,} states: times {peer}'s time"
+        if peer in names:
+            each = tuple(a / b for a, b in zip(seconds[method], seconds[peer], strict=True))
+            bound = f"{statistics.median(seconds[method]):.2f} s"
+            found.append(Row(f"{peer}_{paths}", what, each, most, at_least=False, bound=bound))
+        else:
+            found.append(LeftOut(what, peers.why_not(peer) or "it failed"))
+    return lines, found
 
 
 def long_paths(method: str, paths: int, length: int) -> dict[str, Any]:
@@ -268,34 +268,35 @@ def main() -> int:
     parser.add_argument("--timeout", type=float, default=1800, help="of the long paths, in s")
     parser.add_argument("--check", action="store_true", help="exit with 1 if a target is missed")
     parser.add_argument("--tiny", action="store_true", help="one case of 5 paths")
+    take_rows(parser)
     parser.add_argument("--long-only", metavar="PATHSxSTATES", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.long_only:
         paths, length = map(int, options.long_only.split("x"))
         print(json.dumps(long_paths(options.method, paths, length)))
         return 0
-    held: list[tuple[str, bool]] = []
+    rows: list[Row | LeftOut] = []
     for case in (TINY,) if options.tiny else CASES:
-        lines, holds = compare(options.method, case, options.rounds or case.rounds)
+        lines, found = compare(options.method, case, options.rounds or case.rounds)
         print("\n".join(lines), flush=True)
-        held += holds
+        rows += found
     if options.long != "none" and not options.tiny:
         paths, length = map(int, options.long.split("x"))
-        found = measure_long(options.method, paths, length, options.timeout)
-        print(f"\n{paths} paths of {length:,} segments: ", end="")
-        if "refused" in found:
-            print(f"refused: {found['refused']}")
-            held.append((f"{paths} x {length}: aligned within 2 GiB", False))
+        long = measure_long(options.method, paths, length, options.timeout)
+        what = f"aligning {paths} paths of {length:,} segments: peak, MiB"
+        if "refused" in long:
+            rows.append(LeftOut(what, long["refused"]))
         else:
-            print(
-                f"{found['seconds']:.1f} s, {found['memory'] / MIB:.0f} MiB,"
-                f" {found['columns']:,} columns (longest path {found['segments']:,}),"
-                f" SP {found['sp']:.3f}, PPV {found['ppv']:.3f}"
+            seconds = (
+                f"{long['seconds']:.1f} s, {long['columns']:,} columns (longest path"
+                f" {long['segments']:,}), SP {long['sp']:.3f}, PPV {long['ppv']:.3f}"
             )
-            print("\n".join(f"note: {note}" for note in found["notes"]))
-            held.append((f"{paths} x {length}: aligned within 2 GiB", found["memory"] <= MEMORY))
-    print("\n" + "\n".join(f"- {what}: {'holds' if holds else 'MISSED'}" for what, holds in held))
-    return int(options.check and not all(holds for _, holds in held))
+            print("\n".join(f"note: {note}" for note in long["notes"]))
+            peak = (long["memory"] / MIB,)
+            rows.append(Row("long", what, peak, MEMORY / MIB, at_least=False, bound=seconds))
+    print(f"\n{table(rows, {})}")
+    add_rows(options.rows, rows)
+    return int(options.check and any(isinstance(row, LeftOut) or row.missed for row in rows))
 
 
 if __name__ == "__main__":

@@ -35,6 +35,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from measuring import LeftOut, Row, add_rows, take_rows
+
 from critpath_marks.sessions import new_session_name
 from critpath_record import bpf
 from critpath_record.recorder import RECORDERS, RecorderSettings
@@ -266,7 +268,9 @@ def record_short(words: list[str], command: list[str]) -> tuple[float, float, fl
     return cpu * 1e3, elapsed / 1e6, (began - begun) / 1e6
 
 
-def own_table(program: str, rounds: int, tools: dict[str, Callable[[str], list[str]]]) -> None:
+def own_table(
+    program: str, rounds: int, tools: dict[str, Callable[[str], list[str]]], where: str = ""
+) -> list[Row]:
     """Print what each tool takes for a command that only tells the time."""
     found: dict[str, list[tuple[float, float, float]]] = {name: [] for name in tools}
     for number in range(-1, rounds):
@@ -287,6 +291,17 @@ def own_table(program: str, rounds: int, tools: dict[str, Callable[[str], list[s
         cpu, elapsed, waits = (statistics.median(one[i] for one in runs) for i in range(3))
         part = statistics.median(o[0] / b[0] for o, b in zip(runs, base, strict=True))
         print(f"| {name} | {cpu:.0f} | {part:.2f} | {waits:.0f} | {elapsed:.0f} |")
+    cpus, _, waits = zip(*base, strict=True)
+    peers = [name for name in found if found[name] is not base]
+    bound = "; ".join(f"{n} {statistics.median(o[0] for o in found[n]) / 1e3:.2f}" for n in peers)
+    of = f"record of a command that tells the time{where}"
+    key = "own_starved" if where else "own"
+    return [
+        Row(key, f"{of}: CPU, s", tuple(x / 1e3 for x in cpus), 0.3, at_least=False, bound=bound),
+        Row(
+            f"{key}_waits", "the same: until it begins, s", tuple(x / 1e3 for x in waits), 1, False
+        ),
+    ]
 
 
 def record_machine(seconds: float) -> float:
@@ -298,7 +313,7 @@ def record_machine(seconds: float) -> float:
         return time.monotonic() - begun
 
 
-def measure_own(program: str, rounds: int, *, beside: bool) -> None:
+def measure_own(program: str, rounds: int, *, beside: bool) -> list[Row]:
     """Print what the tools themselves take, quiet and, if asked for, on a starved machine."""
 
     def critpath(place: str) -> list[str]:
@@ -309,12 +324,15 @@ def measure_own(program: str, rounds: int, *, beside: bool) -> None:
         tools["perf record"] = lambda place: [*perf_record(place), *chosen_events(), "--"]
     if shutil.which("trace-cmd"):
         tools["trace-cmd record"] = lambda place: [*trace_cmd_record(place), *chosen_events()]
-    own_table(program, rounds, tools)
+    rows = own_table(program, rounds, tools)
     if beside:
         with busy_loops(2 * (os.cpu_count() or 1)):
             print("\nbeside two busy loops on every cpu:\n")
-            own_table(program, rounds, tools)
-            print(f"\ncritpath record -a --duration 10 took {record_machine(10):.1f} s")
+            rows += own_table(program, rounds, tools, " beside two busy loops on every cpu")
+            took = record_machine(10)
+            print(f"\ncritpath record -a --duration 10 took {took:.1f} s")
+            rows.append(Row("own_machine", "record -a --duration 10 there: elapsed, s", (took,)))
+    return rows
 
 
 def main() -> int:
@@ -328,14 +346,17 @@ def main() -> int:
     parser.add_argument("--workload", help="the program, built before")
     parser.add_argument("--own", action="store_true", help="only what the tools themselves take")
     parser.add_argument("--starved", action="store_true", help="that on a starved machine, too")
+    take_rows(parser)
     chosen = parser.parse_args()
     if os.geteuid():
         print("overhead: left out, recording needs root")
+        add_rows(chosen.rows, [LeftOut("what recording takes", "it needs root")])
         return 0
     module = importlib.import_module(RECORDERS[chosen.recorder])
     wrong = [o for o in module.find_needs(None) if o.fatal]
     if wrong:
         print(f"overhead: left out, {chosen.recorder} cannot record here: {wrong[0].what}")
+        add_rows(chosen.rows, [LeftOut("what recording takes", wrong[0].what)])
         return 0
     with tempfile.TemporaryDirectory(prefix="critpath-overhead-") as place:
         program = chosen.workload or f"{place}/workload"
@@ -355,7 +376,7 @@ def main() -> int:
         modes["bpf programs that do nothing"] = by_bpf
         print(f"kernel {os.uname().release}, {os.cpu_count()} cpus, {chosen.rounds} rounds\n")
         if chosen.own:
-            measure_own(program, chosen.rounds, beside=chosen.starved)
+            add_rows(chosen.rows, measure_own(program, chosen.rounds, beside=chosen.starved))
             return 0
         served = [program, "requests", str(chosen.requests), place]
         requests_table(measure(modes, served, chosen.rounds), chosen.requests)
@@ -365,7 +386,7 @@ def main() -> int:
         event_table(measure(modes, trips, chosen.rounds), chosen.round_trips)
         if chosen.recorder == "ftrace":
             print()
-            measure_own(program, chosen.rounds, beside=chosen.starved)
+            add_rows(chosen.rows, measure_own(program, chosen.rounds, beside=chosen.starved))
     return 0
 
 

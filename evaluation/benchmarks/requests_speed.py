@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from measuring import Row, Taken, ratios, run, table
+from measuring import LeftOut, Row, Taken, add_rows, ratios, run, table, take_rows
 
 from critpath import flow
 from critpath.engines.limits import Budget
@@ -147,6 +147,8 @@ def extraction_rows(home: Path, recording: Path, rounds: int) -> tuple[list[Row]
         cpu = statistics.median(one.cpu for one, _ in both)
         bound = f"{cpu:.2f} s of cpu, {1e6 * cpu / many:.1f} µs a request"
         rows.append(Row(key, what, found, 1.25, at_least=False, bound=bound))
+        if peaks := tuple(one.peak / 1e6 for one, _ in both if one.peak):
+            rows.append(Row("requests_peak", "the same: peak, MB", peaks, 250, at_least=False))
     return rows, many
 
 
@@ -274,12 +276,14 @@ def main() -> int:
     parser.add_argument("--millions", type=float, default=1.0)
     parser.add_argument("--recordings", type=Path, nargs=2)
     parser.add_argument("--servers", type=Path, help="of run.py: mixed-uvicorn and cheroot")
+    take_rows(parser)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="critpath-requests-") as made:
         home = Path(made)
         recordings, wrong = given.recordings, "" if given.recordings else why_not()
         if wrong:
             print(f"requests of a recording: left out: {wrong}")
+            add_rows(given.rows, [LeftOut("requests of a recording", wrong)])
         else:
             recordings = recordings or record_redis(home, given.seconds)
             rows, many = extraction_rows(home, recordings[0], given.rounds)
@@ -287,10 +291,15 @@ def main() -> int:
             rows += native_rows(recordings[0], given.rounds)
             rows.append(compare_row(recordings))
             print(table(rows, {}), flush=True)
+            add_rows(given.rows, rows)
         if given.servers:
-            print(table(loop_rows(home, given.servers, given.rounds), {}), flush=True)
+            rows = loop_rows(home, given.servers, given.rounds)
+            print(table(rows, {}), flush=True)
+            add_rows(given.rows, rows)
         if given.millions:
-            print(table(explore_rows(home, int(1e6 * given.millions)), {}))
+            rows = explore_rows(home, int(1e6 * given.millions))
+            print(table(rows, {}))
+            add_rows(given.rows, rows)
     return 0
 
 

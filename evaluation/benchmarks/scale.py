@@ -1,7 +1,7 @@
 """How fast critpath is on large traces, as ratios against peers: one table.
 
     python evaluation/benchmarks/scale.py [--full] [--rounds 3] [--place DIR] [--save FILE.json]
-                                     [--only speed,growth]
+                                     [--only speed,growth,compare_speed,...]
 
 Traces are those of ``large_trace.py``.  Measured, in interleaved rounds: decoding, and the
 way to the paths and vectors of all executions, in a process that is warm (the second of
@@ -9,10 +9,12 @@ two in a row); the whole command
 from a fresh process; what a bare Python, ``cat``, ``babeltrace2 -o dummy`` and the Python
 bindings of babeltrace2 (3 fields of every event, on a smaller trace, per event) take; how
 time and memory grow with the trace; limits of memory; jobs.  Other scripts add the rows of
-what they measure (``--rows``).  Beside every figure: the same of the release before
-(``previous.json``), measured on the same kind of machine.  The default takes about ten
-minutes; ``--full`` goes to 100 M events (8 GB of disk), ``--only`` measures some parts.
-The last column says what bounds a figure, as far as the same run has measured it.
+what they measure (``--rows``): types, comparisons, alignment, requests, recording.  Beside
+every figure: the same of the release before (``previous.json``), measured on the same kind of
+machine.  The default takes about half an hour; ``--full`` goes to 100 M events (8 GB of disk)
+and to a comparison of a million with a million, ``--only`` measures some parts.
+The last column says what bounds a figure, as far as the same run has measured it; what misses
+its target is bold.
 
 A row whose feature does not exist is left out, and said to be.
 """
@@ -42,6 +44,7 @@ from measuring import (
     Taken,
     Worker,
     ratios,
+    read_rows,
     run,
     seconds_table,
     table,
@@ -49,7 +52,16 @@ from measuring import (
 
 HERE: Final = Path(__file__).resolve().parent
 PREVIOUS: Final = HERE / "previous.json"
-CONTRIBUTORS: Final = ("clustering.py", "compare_speed.py")
+# Scripts that add rows, and how they are asked; those that record come last.
+CONTRIBUTORS: Final = {
+    "clustering.py": (),
+    "compare_speed.py": (),
+    "decoding_speed.py": ("--rounds", "5", "--only", "process,thread"),
+    "msa_speed.py": (),
+    "requests_speed.py": (),
+    "overhead.py": ("--own", "--starved", "--rounds", "7"),
+    "flight.py": (),
+}
 OWN_PARTS: Final = ("startup", "speed", "growth", "density", "jobs")
 PARTS: Final = (*OWN_PARTS, *(Path(name).stem for name in CONTRIBUTORS))
 SIZES: Final = (1_000_000, 3_000_000, 10_000_000, 30_000_000)
@@ -513,22 +525,20 @@ def start_up(bench: Bench, rows: Rows) -> None:
         rows.append(Row(key, what, ratios(ours, bare, of), 1.6, at_least=False, bound=bound))
 
 
-def contributed(rows: Rows, parts: Sequence[str]) -> None:
-    """Rows that other scripts measure: JSON lines of ``--rows``."""
-    for name in CONTRIBUTORS:
+def contribute(rows: Rows, parts: Sequence[str], *, full: bool) -> None:
+    """Add the rows that other scripts measure; what they print is shown."""
+    for name, words in CONTRIBUTORS.items():
         script = HERE / name
         if script.stem not in parts:
             continue
-        if not script.exists() or "--rows" not in script.read_text(encoding="utf-8"):
-            rows.append(LeftOut(name, "it gives no rows"))
-            continue
-        say(f"{name} --rows")
-        done = subprocess.run(
-            [sys.executable, str(script), "--rows"], check=True, stdout=subprocess.PIPE, text=True
-        )
-        for line in done.stdout.splitlines():
-            said = json.loads(line)
-            rows.append(Row(**{**said, "reached": tuple(said["reached"])}))
+        say(name)
+        more = ("--large", "1000000") if full and name == "compare_speed.py" else ()
+        with tempfile.NamedTemporaryFile(prefix="critpath-rows-") as file:
+            command = [sys.executable, str(script), *words, *more, "--rows", file.name]
+            code = subprocess.run(command, check=False).returncode
+            rows += read_rows(Path(file.name))
+        if code:
+            rows.append(LeftOut(name, f"it ended with {code}"))
 
 
 def parts_of(text: str) -> tuple[str, ...]:
@@ -583,12 +593,11 @@ def main() -> None:
     rows: Rows = []
     if set(options.only) & set(OWN_PARTS):
         own(rows, options)
-    contributed(rows, options.only)
+    contribute(rows, options.only, full=options.full)
     before = json.loads(PREVIOUS.read_text(encoding="ascii")) if PREVIOUS.exists() else {}
     if before:
         print(f"\nbefore: {before['release']}")
-    print(table(rows, before.get("ratios", {})))
-    print("! misses its target")
+    print(f"\n{table(rows, before.get('ratios', {}))}")
     if options.save:
         found = {row.key: round(row.middle, 4) for row in rows if isinstance(row, Row)}
         document = {"release": "?", "ratios": found}

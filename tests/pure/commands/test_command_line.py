@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 import sys
+from importlib import import_module
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 
 import pytest
 
@@ -107,3 +110,15 @@ def test_a_module_that_was_not_built_is_no_fault_of_critpath(
     said = capsys.readouterr().err
     assert "it has no critpath.commands.path" in said
     assert "make build" in said
+
+
+def test_what_a_thread_still_imports_is_left_alone(monkeypatch, tmp_path, capsys):
+    """``top`` ends while its thread, which walks a dump, is in the middle of an import."""
+    for name in ("critpath.stores", "critpath.convert.opened"):
+        half, whole = ModuleType(name), vars(import_module(name))
+        vars(half).update({key: whole[key] for key in whole.keys() - {"close", "OPENED"}})
+        half.__spec__ = ModuleSpec(name, None)
+        half.__spec__._initializing = True
+        monkeypatch.setitem(sys.modules, name, half)
+    assert main(["report", str(tmp_path / "nothing.json")]) == 4
+    assert "internal error" not in capsys.readouterr().err
