@@ -286,8 +286,12 @@ def _append_summary(prepared: ForGitHub) -> None:
 def _size(place: str) -> int:
     try:
         return Path(place).stat().st_size
-    except OSError:
+    except FileNotFoundError:
         return 0
+    except OSError as error:
+        raise CritpathError(
+            f"cannot append to {place}: {error.strerror}", "give access there"
+        ) from error
 
 
 def _append(path: Path, text: str) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -120,6 +122,27 @@ def test_a_failure_leaves_nothing_half_written(saved, run, monkeypatch, failing)
     code, out, _ = run("report", "saved.json", *FILES, "--github")
     assert (code, out) == (125, "")
     assert [p.name for p in Path.cwd().iterdir()] == ["saved.json"]
+
+
+def test_a_summary_whose_size_is_refused_is_no_empty_one(saved, run, monkeypatch):
+    """Appended without a line between, it would go on in the middle of another's."""
+    del saved
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", "summary")
+    Path("summary").write_text("# of an earlier command", encoding="utf-8")
+    real = Path.stat
+
+    def refuse(path, **how):
+        if path.name == "summary":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return real(path, **how)
+
+    monkeypatch.setattr(Path, "stat", refuse)
+    code, out, err = run("report", "saved.json", *FILES, "--github")
+    monkeypatch.undo()
+    assert (code, out, len(err.splitlines())) == (2, "", 2)
+    assert "cannot append to summary: Permission denied" in err
+    assert sorted(p.name for p in Path.cwd().iterdir()) == ["saved.json", "summary"]
+    assert Path("summary").read_text() == "# of an earlier command"
 
 
 def test_the_summary_is_appended_to_and_outputs_are_set(saved, run, monkeypatch):
