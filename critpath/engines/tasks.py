@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
+from weakref import WeakSet
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -343,6 +345,14 @@ def _end(processes: set[BaseProcess]) -> None:
 
 _SECONDS: Final = 12  # technical: for a scheduler to answer, and to have a worker
 _GRACE: Final = 3  # technical: for dask to say that it did not
+_PERIOD: Final = 2  # technical: s between two questions to a scheduler whether it is there
+_SILENT: Final = 60  # technical: s for its answer, which a busy one gives late
+_ALONE: Final = 30  # technical: s without any worker, in which a nanny starts another
+# What dask says of a scheduler that is gone is said in two lines; its own log would repeat it.
+_LOGS: Final = (
+    *("distributed", "distributed.client", "tornado", "tornado.application", "asyncio"),
+    "concurrent.futures",
+)
 _ADDRESS: Final = re.compile(
     r"(tcp|tls)://([A-Za-z0-9][A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})"
 )
@@ -371,17 +381,17 @@ class DaskScheduler(Struct, frozen=True):
         """Connect to it; its workers then run the tasks.
 
         Raises UsageError without dask.distributed, or if nothing answers there; CritpathError if
-        it is lost, or too many workers die of one task.
+        it is lost, or all of its workers are, or too many die of one task.
         """
         require("--engine dask, here and where the workers are,", "dask")
         import logging
         from concurrent.futures import CancelledError
 
         from distributed import Client, KilledWorker
-        from distributed.cfexecutor import ClientExecutor
+        from distributed.client import ClosedClientError
 
-        # A scheduler that is gone is reported below, in two lines; its own log would repeat it.
-        logging.getLogger("distributed").setLevel(logging.CRITICAL)
+        for name in _LOGS:
+            logging.getLogger(name).setLevel(logging.CRITICAL + 1)
 
         def connect() -> Any:
             return Client(self.address, timeout=_SECONDS, set_as_default=False)
@@ -411,20 +421,90 @@ class DaskScheduler(Struct, frozen=True):
                     f"the dask scheduler at {self.address} has no worker",
                     f"start some: dask worker {self.address}",
                 ) from None
-            yield ClientExecutor(client, pure=False)
+            with closing(_Guarded(client)) as engine:
+                yield engine
         except KilledWorker as error:
             raise CritpathError(
                 "a recording could not be read: the workers that tried died "
                 f"({_first_line(error)})",
                 "look into the workers' logs; they may need more memory, or --max-memory",
             ) from error
-        except (OSError, CancelledError, NoResultError) as error:
+        except _NoWorkerError as error:
             raise CritpathError(
-                f"the dask scheduler at {self.address} was lost: {_first_line(error)}",
+                f"the dask scheduler at {self.address} has no worker any more",
+                f"start some: dask worker {self.address}; their logs say why the others ended",
+            ) from error
+        except (OSError, CancelledError, NoResultError, ClosedClientError) as error:
+            raise CritpathError(
+                f"the dask scheduler at {self.address} was lost",
                 "start it and the workers again, then repeat the command",
             ) from error
         finally:
-            client.close(timeout=_SECONDS)
+            with suppress(_LateError):  # of what is lost
+                _within(_SECONDS + _GRACE, lambda: client.close(timeout=_SECONDS))
+
+
+class _NoWorkerError(NoResultError):
+    """All workers of a scheduler have ended."""
+
+
+class _Guarded:
+    """An engine of a dask client whose tasks end, too, when scheduler or workers are lost.
+
+    Dask's own waits for ever for a worker, and for a result that it was fetching just then.
+    """
+
+    def __init__(self, client: Any) -> None:
+        import threading
+
+        from distributed.cfexecutor import ClientExecutor
+
+        self._client, self._executor = client, ClientExecutor(client, pure=False)
+        self._given: WeakSet[Future[Any]] = WeakSet()
+        self._lost: NoResultError | None = None
+        self._lock, self._ending = threading.Lock(), threading.Event()
+        threading.Thread(target=self._watch, name="dask-guard", daemon=True).start()
+
+    def submit(self, task: Callable[..., Any], /, *arguments: Any) -> Future[Any]:
+        """Begin a task."""
+        with self._lock:
+            if self._lost is not None:
+                raise self._lost
+            future: Future[Any] = self._executor.submit(task, *arguments)
+            self._given.add(future)
+            return future
+
+    def close(self) -> None:
+        """Watch no more."""
+        self._ending.set()
+
+    def _watch(self) -> None:
+        seen = time.monotonic()
+        while not self._ending.wait(_PERIOD):
+            now = time.monotonic()
+            try:
+                there = _within(_SILENT, self._ask)
+            except Exception:  # noqa: BLE001 - whatever it is, there is no answer
+                there = None
+            if there is None:
+                return self._end(NoResultError("no answer"))
+            seen = now if there else seen
+            if now - seen > _ALONE:
+                return self._end(_NoWorkerError("no worker"))
+        return None
+
+    def _ask(self) -> Any:
+        """Return which workers there are; None without a scheduler."""
+        return self._client.nthreads() if self._client.status == "running" else None
+
+    def _end(self, lost: NoResultError) -> None:
+        from concurrent.futures import InvalidStateError
+
+        with self._lock:
+            self._lost = lost
+            for future in [*self._given]:
+                with suppress(InvalidStateError):  # it has its result
+                    future.set_exception(lost)
 
 
 class _LateError(Exception):

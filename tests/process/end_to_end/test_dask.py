@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -66,7 +67,9 @@ def cluster(
 
 
 @contextmanager
-def begin_cluster(home: Path, wait_for: Callable[..., object]) -> Iterator[Cluster]:
+def begin_cluster(
+    home: Path, wait_for: Callable[..., object], *more: str | Path
+) -> Iterator[Cluster]:
     """Start a scheduler, and end it with its workers."""
     file = home / "scheduler.json"
     with (home / "scheduler.log").open("wb") as stream:
@@ -74,6 +77,7 @@ def begin_cluster(home: Path, wait_for: Callable[..., object]) -> Iterator[Clust
             [
                 *(sys.executable, "-m", "distributed.cli.dask_scheduler", "--no-dashboard"),
                 *("--host", "127.0.0.1", "--port", "0", "--scheduler-file", file),
+                *more,
             ],
             cwd=home,
             env=ENVIRONMENT,
@@ -150,6 +154,91 @@ def test_a_worker_is_killed_and_nothing_is_lost_or_doubled(
         in json.loads((here / "far/_critpath.json").read_text())["parts"][0]["recordings"][0]
     )
     assert str(here).encode() not in b"".join(contents(here / "far").values())
+
+
+# Loaded by a worker: one that reads what is called so waits until it is killed.
+HOLDS = """
+import os, sys
+
+def hear(event, given):
+    if event == "open" and isinstance(given[0], str) and "/held/" in given[0]:
+        with open(os.environ["REACHED"], "w"):
+            pass
+        os.open(os.environ["GATE"], os.O_RDONLY)
+
+sys.addaudithook(hear)
+"""
+# Loaded by a scheduler: it is asked for a result, and gives none.
+FETCHES = """
+import asyncio, os
+
+def dask_setup(scheduler):
+    async def gather(**_):
+        with open(os.environ["REACHED"], "w"):
+            pass
+        await asyncio.Event().wait()
+
+    scheduler.handlers["gather"] = gather
+"""
+GONE = (
+    "critpath: the dask scheduler at {} was lost",
+    "  start it and the workers again, then repeat",
+)
+ALONE = "critpath: the dask scheduler at {} has no worker any more", "  start some: dask worker {};"
+
+
+@pytest.mark.parametrize(
+    ("lost", "patience", "held", "said"),
+    [
+        ("scheduler", "", "held", GONE),
+        ("worker, scheduler", "", "held", GONE),
+        ("scheduler", "", "result", GONE),
+        ("worker", "tasks._ALONE = 0.5", "held", ALONE),
+        ("stopped", "tasks._SILENT = 2", "held", GONE),
+    ],
+)
+def test_whatever_is_lost_in_mid_run_is_said_in_two_lines(
+    recordings, guest, wait_for, tmp_path, monkeypatch, lost, patience, held, said
+):
+    """And is not waited for, and leaves nothing."""
+    here, reached = tmp_path / "mine", tmp_path / "reached"
+    os.mkfifo(tmp_path / "gate")
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(HOLDS)
+    (tmp_path / "fetches.py").write_text(FETCHES)
+    monkeypatch.setitem(ENVIRONMENT, "REACHED", str(reached))
+    more = ("--preload", tmp_path / "fetches.py") if held == "result" else ()
+    if held == "held":
+        shutil.copytree(guest("normal"), here / "held")
+        recordings = [*recordings[:1], "held", *recordings[:2]]
+    before = sorted(path.name for path in here.iterdir())
+    with begin_cluster(tmp_path, wait_for, *more) as cluster:
+        cluster.worker({"PYTHONPATH": str(tmp_path / "site"), "GATE": str(tmp_path / "gate")})
+        words = ("export", "--format", "paths", *recordings, "--execution", REQUESTS, "-o", "far")
+        line = (
+            f"from critpath.engines import tasks; {patience}\nfrom critpath.commands import entry"
+        )
+        command = [sys.executable, "-P", "-c", f"{line}; entry()", *words]
+        with subprocess.Popen(
+            [*command, "--engine", f"dask:{cluster.address}"],
+            cwd=here,
+            env=ENVIRONMENT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as run:
+            wait_for(reached.exists)
+            scheduler, worker = cluster.processes
+            for name in lost.split(", "):
+                if name == "stopped":
+                    scheduler.send_signal(signal.SIGSTOP)
+                else:
+                    (scheduler if name == "scheduler" else worker).kill()
+            out, err = run.communicate()
+    assert (run.returncode, out, len(err.splitlines())) == (125, "", 2), err
+    for line, begin in zip(err.splitlines(), said, strict=True):
+        assert line.startswith(begin.format(cluster.address)), err
+    assert sorted(path.name for path in here.iterdir()) == before
 
 
 def test_what_cannot_be_read_is_named_once_and_leaves_nothing(
