@@ -129,20 +129,27 @@ def test_a_summary_whose_size_is_refused_is_no_empty_one(saved, run, monkeypatch
     del saved
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", "summary")
     Path("summary").write_text("# of an earlier command", encoding="utf-8")
-    real = Path.stat
+    real, codes = Path.stat, []
+    for allowed in range(9):
+        calls = iter(range(9))
 
-    def refuse(path, **how):
-        if path.name == "summary":
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-        return real(path, **how)
+        def refuse(path, *, of=calls, until=allowed, **how):
+            if path.name == "summary" and next(of) == until:
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+            return real(path, **how)
 
-    monkeypatch.setattr(Path, "stat", refuse)
-    code, out, err = run("report", "saved.json", *FILES, "--github")
-    monkeypatch.undo()
-    assert (code, out, len(err.splitlines())) == (2, "", 2)
-    assert "cannot append to summary: Permission denied" in err
-    assert sorted(p.name for p in Path.cwd().iterdir()) == ["saved.json", "summary"]
-    assert Path("summary").read_text() == "# of an earlier command"
+        monkeypatch.setattr(Path, "stat", refuse)
+        code, _, err = run("report", "saved.json", "--github")
+        monkeypatch.setattr(Path, "stat", real)
+        codes.append(code)
+        if not code:  # as many as allowed are never asked
+            break
+        assert code in {2, 125}
+        assert len(err.splitlines()) == 2
+        assert "summary" in err
+        assert Path("summary").read_text() == "# of an earlier command"
+    assert len(codes) > 1
+    assert Path("summary").read_text().startswith("# of an earlier command\n\n")
 
 
 def test_the_summary_is_appended_to_and_outputs_are_set(saved, run, monkeypatch):
