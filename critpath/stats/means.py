@@ -14,20 +14,19 @@ from itertools import chain
 import numpy as np
 from msgspec import Struct
 
-from critpath.model import F64, I64
+from critpath.model import F64, I64, Bool
 from critpath.schema.parameters.detect import EFFECTS, GATE
 from critpath.schema.parameters.shared import NORMAL, PERMUTATIONS
 from critpath.stats.permutations import SLACK
 from critpath.stats.rows import (
-    center_by,
     column_blocks,
     hash_rows,
     mid_ranks,
     order_hashed,
     order_rows,
     row_blocks,
+    square_by,
     sum_by,
-    table_blocks,
 )
 from critpath.stats.tails import student_quantile, student_tails
 
@@ -83,16 +82,11 @@ def effects(
     """
     strata = int(max(normal_stratum.max(), sample_stratum.max())) + 1
     m, columns = sample.shape
-    mean = np.tile(normal.mean(axis=0), (strata, 1))
-    effect = np.zeros((strata, columns))
+    mean, known = _means_by(normal, normal_stratum, strata)
+    mean[~known] = normal.mean(axis=0)
+    theirs, present = _means_by(sample, sample_stratum, strata)
+    effect = np.where(present[:, None], theirs - mean, 0.0)
     share = np.bincount(sample_stratum, minlength=strata) / m
-    for block in table_blocks(len(normal) + m, columns):
-        for s in np.unique(normal_stratum):
-            mean[s, block] = normal[:, block][normal_stratum == s].mean(axis=0)
-        for s in np.unique(sample_stratum):
-            theirs = sample[:, block][sample_stratum == s].mean(axis=0)
-            effect[s, block] = theirs - mean[s, block]
-    known = np.isin(np.arange(strata), normal_stratum)
     centre, effect = effect, np.where(known[:, None], effect, 0.0)
     rng = np.random.default_rng(random_seed)
     error, by_type = standard_errors(normal, sample, normal_stratum, sample_stratum)
@@ -196,25 +190,32 @@ def standard_errors(
 ) -> tuple[F64, F64]:
     """Compute the standard errors of the mean differences."""
     strata = int(max(normal_stratum.max(), sample_stratum.max())) + 1
-    freedom = max(len(normal) - len(np.unique(normal_stratum)), 1)
+    (before, known), (after, present) = (
+        _means_by(values, stratum, strata)
+        for values, stratum in ((normal, normal_stratum), (sample, sample_stratum))
+    )
+    squares, whole = square_by(normal, normal_stratum, before)
+    squares_after, _ = square_by(sample, sample_stratum, after)
+    pooled = whole / max(len(normal) - int(known.sum()), 1)
     squared = np.zeros((strata, normal.shape[1]))
-    rows = {
-        s: (np.flatnonzero(normal_stratum == s), np.flatnonzero(sample_stratum == s))
-        for s in np.unique(sample_stratum).tolist()
-    }
-    for block in table_blocks(len(normal) + len(sample), normal.shape[1]):
-        residual = center_by(normal[:, block], normal_stratum)
-        pooled = (residual**2).sum(axis=0) / freedom
-        for s, (ours, theirs) in rows.items():
-            usual = pooled
-            if len(ours) >= EFFECTS.few:
-                usual = (residual[ours] ** 2).sum(axis=0) / (len(ours) - 1)
-            few = len(theirs) < EFFECTS.few
-            now = usual if few else sample[theirs, block].var(axis=0, ddof=1)
-            if len(ours):
-                squared[s, block] = now / len(theirs) + usual / len(ours)
+    many, now_many = (
+        np.bincount(stratum, minlength=strata).tolist()
+        for stratum in (normal_stratum, sample_stratum)
+    )
+    for s in np.flatnonzero(known & present).tolist():
+        usual = squares[s] / (many[s] - 1) if many[s] >= EFFECTS.few else pooled
+        few = now_many[s] < EFFECTS.few
+        now = usual if few else squares_after[s] / (now_many[s] - 1)
+        squared[s] = now / now_many[s] + usual / many[s]
     share = np.bincount(sample_stratum, minlength=strata) / len(sample)
     return np.sqrt(_sum_weighted(share**2, squared)), np.sqrt(squared)
+
+
+def _means_by(values: I64, stratum: I64, strata: int) -> tuple[F64, Bool]:
+    """Return the mean row of every stratum, and which strata have rows."""
+    many = np.bincount(stratum, minlength=strata)
+    sums = sum_by(values, stratum, strata)
+    return sums / np.maximum(many, 1)[:, None], many > 0
 
 
 def _sum_weighted(weights: F64, rows: F64) -> F64:

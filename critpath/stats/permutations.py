@@ -16,6 +16,7 @@ from critpath.model import F64, I64, Bool
 from critpath.records import dataclass
 from critpath.schema.parameters.detect import GATE
 from critpath.schema.parameters.shared import NORMAL, PERMUTATIONS
+from critpath.stats._columns import standardise
 from critpath.stats._subsets import draw
 from critpath.stats.rows import (
     column_blocks,
@@ -461,10 +462,11 @@ def _scores(values: Values, mean: F64, kinds: slice = slice(0, 3)) -> F64:
         np.log1p(parts[1], out=parts[1])
     if 2 in parts:
         parts[2][:] = values > np.quantile(values, GATE.tail, axis=0)
-    pooled -= pooled.mean(axis=0)
-    scale = np.empty(pooled.shape[1])
-    for block in column_blocks(len(scale)):  # a deviation of each value is as large a table
-        scale[block] = pooled[:, block].std(axis=0)
+    if pooled.shape[1] > 1:
+        standardise(pooled, *np.empty((2, pooled.shape[1])), 1e-9)
+        return pooled
+    pooled -= pooled.mean(axis=0)  # numpy adds up a single column in another order
+    scale = pooled.std(axis=0)
     np.divide(pooled, scale, out=pooled, where=scale > 1e-9)
     pooled[:, scale <= 1e-9] = 0.0
     return pooled

@@ -10,8 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from critpath.model import F64, I64, Whole
+from critpath.stats._columns import add_by, add_squares, rank
 
 _AT_ONCE = 1 << 16  # technical: values ranked together: of small tables all
+_SORTED: Final = 1 << 32  # technical: what numbers differ by that are sorted by their digits
 _FEW = 256  # technical: rows that are sorted by all columns before it is known which decide
 
 
@@ -31,6 +33,13 @@ def mid_ranks(values: F64 | I64, out: F64 | None = None) -> F64:
     """
     n, columns = values.shape
     result = np.empty((n, columns)) if out is None else out
+    if n and values.dtype.kind == "i":
+        low, high = values.min(axis=0).tolist(), values.max(axis=0).tolist()
+        if max((b - a for a, b in zip(low, high, strict=True)), default=0) < _SORTED:
+            keys = np.empty((2, n), np.uint64)
+            for column in range(columns):
+                rank(values[:, column], low[column], keys, result[:, column])
+            return result
     for block in row_blocks(columns, max(_AT_ONCE // max(n, 1), 1)):
         mine = np.ascontiguousarray(values[:, block].T)
         order = np.argsort(mine, axis=1, kind="stable")  # twice as fast where values are equal
@@ -158,11 +167,27 @@ def make_seed(*arrays: F64 | I64) -> int:
     return int.from_bytes(digest.digest(), "little")
 
 
-def sum_by(values: F64, code: I64, count: int) -> F64:
+def sum_by(values: F64 | I64, code: I64, count: int) -> F64:
     """Add up the rows of every code [count, columns], one after the other."""
     sums = np.zeros((count, *values.shape[1:]))
-    np.add.at(sums, code, values)
+    if values.dtype.kind == "i":
+        add_by(values, code, sums)
+    else:
+        np.add.at(sums, code, values)
     return sums
+
+
+def square_by(values: I64, code: I64, means: F64) -> tuple[F64, F64]:
+    """Add up the squared distances of rows to the mean row of their code: of every code, of all."""
+    squares, whole = np.zeros(means.shape), np.zeros(values.shape[1])
+    if len(whole) > 1:
+        add_squares(values, code, means, squares, whole)
+    else:  # numpy adds up a single column in another order
+        parts = (values - means[code]) ** 2
+        whole = parts.sum(axis=0)
+        for each in np.unique(code):
+            squares[each] = parts[code == each].sum(axis=0)
+    return squares, whole
 
 
 def center_by(values: F64 | I64, stratum: I64) -> F64:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 from statistics import NormalDist
+from typing import Final
 
 import numpy as np
 
@@ -195,6 +196,10 @@ def chi_square_quantile(probability: float, freedom: int) -> float:
     return 2 * high
 
 
+_FEW_TERMS: Final = 64  # technical: added up one by one; most sums have no more
+_NOTHING: Final = 1e-12  # technical: what of a sum is left out
+
+
 def binomial_tail(m: int, least: int, share: float) -> float:
     """Return how likely at least so many of m are, 1 where as many are to be expected."""
     if share * m >= least:
@@ -203,12 +208,22 @@ def binomial_tail(m: int, least: int, share: float) -> float:
         return 0.0
     logs = math.lgamma(m + 1) - math.lgamma(least + 1) - math.lgamma(m - least + 1)
     term = math.exp(logs + least * math.log(share) + (m - least) * math.log1p(-share))
-    total = term
-    for k in range(least, m):  # the terms only become smaller
-        term *= (m - k) / (k + 1) * share / (1 - share)
+    total, first, step = term, least, _FEW_TERMS
+    for at in range(least, min(m, least + step)):  # the terms only become smaller
+        term *= (m - at) / (at + 1) * share / (1 - share)
         total += term
-        if term < total * 1e-12:
-            break
+        if term < total * _NOTHING:
+            return min(1.0, total)
+    while (first := first + step) < m:  # the same of many at a time
+        step *= 8
+        k = np.arange(first, min(first + step, m))
+        ratios = (m - k) / (k + 1) * share / (1 - share)
+        terms = np.multiply.accumulate(np.concatenate([[term], ratios]))[1:]
+        totals = np.add.accumulate(np.concatenate([[total], terms]))[1:]
+        small = np.flatnonzero(terms < totals * _NOTHING)
+        if len(small):
+            return min(1.0, float(totals[small[0]]))
+        term, total = float(terms[-1]), float(totals[-1])
     return min(1.0, total)
 
 
