@@ -29,8 +29,8 @@ from critpath_record.proc import list_pids, read_name, read_stat, read_variable
 from critpath_record.recorder import LEFTOVERS, Leftover
 from critpath_record.recovery import find_unfinished, finish_recording
 from critpath_record.registry import (
-    FLIGHT,
     cleanup_lock,
+    find_flights,
     read_entries,
     registry_directory,
     remove_unfinished_entries,
@@ -116,8 +116,7 @@ def _find_own() -> list[Leftover]:
         except (CritpathError, OSError, ImportError, ValueError):
             continue
     found += find_unfinished()
-    place = registry_directory()
-    flights = map(read_object, place.glob(f"{FLIGHT}*") if place else (), repeat(_LONGEST))
+    flights = map(read_object, find_flights(), repeat(_LONGEST))
     if any(is_dead_session(str(of.get("session"))) for of in flights):
         from critpath_record.flight.state import find_leftovers  # noqa: PLC0415 - rare, and much
 

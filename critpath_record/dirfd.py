@@ -7,6 +7,7 @@ exchange a name at any moment; a descriptor keeps pointing at the same directory
 from __future__ import annotations
 
 import os
+import stat
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
@@ -34,6 +35,15 @@ def path_for_children(path: Path) -> Path:
     """Return a `proc_fd_path` in a form that child processes can open while this one lives."""
     descriptor = str(path).removeprefix("/proc/self/")
     return path if descriptor == str(path) else Path(f"/proc/{os.getpid()}/{descriptor}")
+
+
+def is_roots(path: Path) -> bool:
+    """Tell whether only root can exchange what a path leads to; raises OSError if it is gone."""
+    for above in path.absolute().parents:
+        found = above.lstat()
+        if found.st_uid or found.st_mode & 0o022 or not stat.S_ISDIR(found.st_mode):
+            return False
+    return True
 
 
 def identity_of(status: os.stat_result) -> tuple[int, int]:

@@ -27,6 +27,7 @@ from critpath_marks.sessions import owner_of
 from critpath_record import rooted
 from critpath_record.dirfd import (
     is_proc_fd_path,
+    is_roots,
     list_matching,
     list_metadata,
     open_dir,
@@ -309,7 +310,7 @@ def _finish_here(entry: Entry) -> None:
     top = _find_top(entry)
     if _belongs_to(top, entry.session):
         if _is_handed_over(top, entry):
-            _give_name(top, entry)  # killed just before that
+            wrong = _name_as_owner(top, entry)  # killed just before that
         elif _is_mine(top.lstat()):
             wrong = _finish_own(top, entry)
         # Else somebody has put it there.
@@ -337,8 +338,8 @@ def _finish_own(top: Path, entry: Entry) -> str:
             with contextlib.suppress(OSError):
                 top.rmdir()
             return ""
-    _give_name(top, entry)
-    return wrong
+    named = _name_as_owner(top, entry)
+    return wrong or named
 
 
 def _remove_remains(place: Path, *, keep_raw: bool) -> None:
@@ -411,11 +412,24 @@ def _discard(directory: Path, session: str) -> None:
         directory.rmdir()  # fails for the top, whose path is a link in /proc
 
 
-def _give_name(top: Path, entry: Entry) -> None:
-    """Give a finished recording its intended name."""
+def _name_as_owner(top: Path, entry: Entry) -> str:
+    """Give a finished recording its name: as its user, wherever others than root can lead.
+
+    Returns what was wrong.
+    """
+    if os.geteuid() or entry.owner is None or is_roots(top):
+        return _give_name(top, entry)
+    try:
+        return rooted.run_as(*entry.owner, partial(_give_name, top, entry))
+    except OSError:
+        return f"{top} cannot have its name: its user may not rename it there"
+
+
+def _give_name(top: Path, entry: Entry) -> str:
+    """Give a finished recording its intended name; return ""."""
     suffix = "." + entry.session
     if not (top.name.startswith(".") and top.name.endswith(suffix)):
-        return
+        return ""
     # With --force it was to replace an earlier recording; a long name was cut.
     stem = top.name[1:].removesuffix(suffix)
     target, old = top.with_name(stem), _replaced_path(top)
@@ -423,6 +437,7 @@ def _give_name(top: Path, entry: Entry) -> None:
         _remove_recording(old)
     else:
         top.rename(top.with_name(stem + suffix))
+    return ""
 
 
 def _is_older(target: Path, top: Path) -> bool:

@@ -167,6 +167,12 @@ def once_a_boot(name: str, find: Callable[[], str]) -> str:
     return found
 
 
+def find_flights() -> list[Path]:
+    """Return the locks and sockets of flight recorders: of the registry, and that helpers hold."""
+    places = (registry_directory(), Path(rooted.PLACE))
+    return [path for place in places if place for path in sorted(place.glob(f"{FLIGHT}*"))]
+
+
 def registry_directory(*, create: bool = False) -> Path | None:
     """Return the registry's directory, None if there is none that can be trusted."""
     if os.geteuid() == 0:

@@ -44,7 +44,7 @@ KEPT: Final = {
     "CAP_BPF": 39,
 }
 # Options with which all of it stays root: what they start or open is not handed over (yet).
-_WHOLE: Final = ("--as-root", "--always", "--show-config")
+_WHOLE: Final = ("--as-root", "--show-config")
 _MOST: Final = 1 << 16  # bytes of a request
 _LONGEST: Final = 16_384  # bytes of an entry of the registry
 EVENTS: Final = 256  # most events that one request names
@@ -54,6 +54,7 @@ _INSTANCES: Final = 8  # most that there are at a time: a recording's, of its ma
 _NAME: Final = re.compile(
     r"critpath-(?:marks-|layer-[a-z]{1,20}\.critpath-)?[0-9]+-([0-9]+-[0-9]+)-[0-9a-f]{8}"
 )
+_LOCK: Final = re.compile(r"flight-[A-Za-z0-9_-]{1,60}")
 _EVENT: Final = re.compile(r"[A-Za-z0-9_-]{1,100}/[A-Za-z0-9_-]{1,100}")
 # What of the kernel's own instance is read: lists and descriptions, no events.
 _READ: Final = re.compile(
@@ -188,6 +189,7 @@ class Helper:
         self._channel, self._user, self._parent = channel, user, parent
         self._whose = whose or f"{parent}-{_began(parent)}"  # as its sessions are called
         self._made: dict[str, int] = {}  # instances, and the descriptors of their directories
+        self._lock, self._held = "", -1  # of a flight recorder
         self._grouped: dict[str, Grouped] = {}  # control groups
         self._noted: set[str] = set()  # files of ours in /run
         self._shown: set[str] = set()  # markers that are mounted
@@ -289,6 +291,37 @@ class Helper:
         """Undo `note`."""
         self._check(name)
         self._unlink(f"{name}.json")
+        return "", -1
+
+    # Where its user, or root, asks a flight recorder
+
+    def lock(self, name: str) -> tuple[object, int]:
+        """Hold the lock of a flight recorder; return the file, new and the user's, to write to."""
+        from critpath_record.shown import hold_lock
+
+        if not _LOCK.fullmatch(name) or self._lock:
+            raise PermissionError(errno.EPERM, name)
+        # Not the description that is handed over: whoever has one can undo its lock.
+        self._held = hold_lock(name, self._user, self._group())
+        self._lock = name
+        return "", os.open(f"{PLACE}/{name}", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+    def listen(self) -> tuple[object, int]:
+        """Open the socket of the flight recorder whose lock is held."""
+        from critpath_record.shown import open_server
+
+        if not self._lock:
+            raise PermissionError(errno.EPERM, "no lock")
+        return "", open_server(self._lock, self._user).detach()
+
+    def unlock(self) -> tuple[object, int]:
+        """Undo `lock` and `listen`."""
+        name, self._lock = self._lock, ""
+        if name:
+            for file in (f"{PLACE}/{name}.sock", f"{PLACE}/{name}"):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(file)
+            os.close(self._held)
         return "", -1
 
     # What is shared with other users' programs
@@ -423,6 +456,7 @@ _ACTS: Final[dict[str, Callable[..., tuple[object, int]]]] = {
         *(Helper.mount, Helper.read, Helper.make, Helper.own, Helper.remove, Helper.watch),
         *(Helper.note, Helper.forget, Helper.left, Helper.show, Helper.hide, Helper.ask),
         *(Helper.tell, Helper.hush, Helper.group, Helper.ungroup),
+        *(Helper.lock, Helper.listen, Helper.unlock),
     )
 }
 
@@ -466,7 +500,7 @@ def _part(arguments: list[str]) -> None:
         user = pwd.getpwuid(uid)
         groups = os.getgrouplist(user.pw_name, gid)
         known = {"HOME": user.pw_dir, "USER": user.pw_name, "LOGNAME": user.pw_name}
-    if not _may_run(uid, gid, groups):
+    if not _may_run(uid, gid, groups, _flies_to(arguments)):
         return
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     parent = os.getpid()
@@ -493,20 +527,39 @@ def _can_be_parted(arguments: list[str]) -> bool:
         for word, following in zip(own, [*own[1:], ""], strict=True)
         if word.partition("=")[0] == "--recorder"
     ]
-    if words & {*_WHOLE} or {*recorders} - {"ftrace", "counts", "auto"}:
+    if words & {*_WHOLE} or words >= {"--always", "--functions"}:
         return False
-    return recorders in (["ftrace"], ["counts"]) or "--hosts" in words or not _has_lttng()
+    if {*recorders} - {"ftrace", "counts", "auto"}:
+        return False
+    named = recorders in (["ftrace"], ["counts"]) or words & {"--hosts", "--always"}
+    return bool(named) or not _has_lttng()
 
 
-def _may_run(uid: int, gid: int, groups: list[int]) -> bool:
-    """Tell whether a user can read this critpath and its Python: not where both are root's own."""
+def _flies_to(arguments: list[str]) -> str:
+    """Return where a flight recorder makes its dumps, "" if it is none or that is not known."""
+    if "--always" not in arguments:
+        return ""
+    text = "\0".join(["", *arguments, ""])
+    found = re.search(r"\0(?:-o\0?|--output[=\0])([^\0]+)\0", text)
+    return os.path.abspath(found[1]) if found else ""
+
+
+def _may_run(uid: int, gid: int, groups: list[int], place: str) -> bool:
+    """Tell whether a user can read this critpath and its Python: not where both are root's own.
+
+    Where a place is given, the user may write there, too: what only root can exchange is root's.
+    """
     before = os.getgroups()
     needed = [os.__file__, __file__, sys.executable, *filter(os.path.exists, sys.path)]
     try:
         os.setgroups(groups)
         os.setegid(gid)
         os.seteuid(uid)
-        return all(os.access(place, os.R_OK, effective_ids=True) for place in needed)
+        while place and not os.path.exists(place):
+            place = os.path.dirname(place)
+        if place and not os.access(place, os.W_OK, effective_ids=True):
+            return False
+        return all(os.access(one, os.R_OK, effective_ids=True) for one in needed)
     finally:
         os.seteuid(0)
         os.setegid(0)

@@ -30,7 +30,7 @@ from critpath_record import rooted
 from critpath_record._pulse import name_thread
 from critpath_record._spawn import become_subreaper
 from critpath_record.cleanup import remove_leftovers
-from critpath_record.ftrace.cleanup import find_left
+from critpath_record.ftrace.cleanup import describe_left
 from critpath_record.ftrace.marks import MarkRequests
 from critpath_record.group_names import GroupNames
 from critpath_record.identity import (
@@ -747,9 +747,8 @@ def describe_without_access(programs: Sequence[tuple[str, str]]) -> str:
 def remove_stale(reporter: Reporter) -> None:
     """Remove what dead recorders left, so that it does not disturb this recording."""
     if rooted.channel is not None:
-        if left := find_left():
-            shown = ", ".join(left[:3]) + (", ..." if len(left) > 3 else "")
-            reporter.say(f"killed recorders left {shown}: sudo critpath doctor --clean finishes it")
+        if said := describe_left():
+            reporter.say(said)
         return
     gone: list[str] = []
 

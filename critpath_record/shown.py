@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import socket
 import stat
@@ -19,6 +20,7 @@ from critpath_record.rooted import MARKER, PLACE, mount_marker, unmount_marker
 
 EVERYBODY: Final = -1  # in place of a uid
 ASK: Final = ".ask"
+BACKLOG: Final = 128  # who may wait for a flight recorder's answer
 TASKS: Final = ".tasks"  # as programs look for it (critpath_marks.channels)
 
 # Entries of a POSIX ACL (linux/posix_acl_xattr.h): tag, permissions, id.
@@ -92,6 +94,42 @@ def hush_tasks(session: str) -> str:
     with contextlib.suppress(OSError):
         os.unlink(path)
     return path
+
+
+def hold_lock(name: str, user: int, group: int) -> int:
+    """Hold a lock in a new file, which is a user's; raises OSError, if somebody holds it."""
+    make_place()
+    path = f"{PLACE}/{name}"
+    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
+    with contextlib.suppress(FileNotFoundError):  # that of one who is dead
+        before = os.open(path, flags)
+        try:
+            fcntl.flock(before, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(before), os.lstat(path)):
+                os.unlink(path)
+        finally:
+            os.close(before)
+    held = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
+    fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.fchown(held, user, group)
+    return held
+
+
+def open_server(name: str, user: int) -> socket.socket:
+    """Open the socket on which a user and root ask who holds a lock; raises OSError."""
+    path = f"{PLACE}/{name}.sock"
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+    found = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        found.bind(path)
+        os.chmod(path, 0o600)
+        os.chown(path, user, -1, follow_symlinks=False)
+        found.listen(BACKLOG)
+    except OSError:
+        found.close()
+        raise
+    return found
 
 
 def _let_in(directory: str, users: Sequence[int]) -> None:

@@ -78,7 +78,7 @@ BESIDE: Final = (
         "confined.py",
         "doors.py",
     ),
-    *("_cyutility.c", "errors.py", "extras.py", "units.py", "untrusted.py"),
+    *("_cyutility.c", "errors.py", "extras.py", "records.py", "units.py", "untrusted.py"),
     *("model/containers.py", "model/recording.py", "model/manifest.py"),
     "schema/ways.py",
     *("schema/parameters/ab.py", "schema/parameters/budget.py"),

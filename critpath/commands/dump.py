@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         elif arguments.stop:
             hint("the flight recorder ends", quiet=settings["quiet"])
         else:
-            print("\n".join(describe_status(answer)))
+            print_status(answer)
         return 0
     answer = flight.ask({"dump": arguments.reason})
     if arguments.json:
@@ -75,6 +75,18 @@ def code_of_refusal(why: str) -> CritpathError:
         if why.startswith(begins):
             return InconclusiveError(what, do)
     return CritpathError(what, "the flight recorder's own output says more (its log, or journal)")
+
+
+def print_status(answer: dict[str, Any]) -> None:
+    """Print the lines of ``--status``, which a recorder of another user's may have made up."""
+    try:
+        lines = describe_status(answer)
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise CritpathError(
+            f"the flight recorder answers otherwise: {type(error).__name__}",
+            "take the critpath that it is of",
+        ) from None
+    print("\n".join(map(safe_text, lines)))
 
 
 def describe_status(of: dict[str, Any]) -> list[str]:
@@ -160,7 +172,7 @@ def record_always(arguments: argparse.Namespace, settings: Settings) -> int:
             "--labels-from bytes or bytes,tls: trace ids are kept by a recording, not by a flight "
             "recorder",
         )
-    user = User.behind_sudo(os.environb, as_root=arguments.as_root)
+    user = User.behind_sudo(os.environb, as_root=arguments.as_root) or User.behind_helper()
     request = FlightRequest(
         directory=arguments.output,
         budget=budget,

@@ -23,6 +23,7 @@ from critpath.model.recording import SAMPLED, SAMPLED_FORMAT
 from critpath.schema.parameters.budget import CONTROL, DUMPS
 from critpath.units import NS_PER_S, format_span, plural, safe_text
 from critpath_marks.sessions import new_session_name
+from critpath_record import rooted
 from critpath_record._pulse import name_thread
 from critpath_record.budget.account import SLOTS, Allowance, overhead_of, share_of
 from critpath_record.budget.calibrate import add_costs, find_costs
@@ -42,6 +43,7 @@ from critpath_record.flight.triggers import Triggers
 from critpath_record.ftrace import raw as raws
 from critpath_record.ftrace import recorder as ftrace
 from critpath_record.ftrace import tracefs
+from critpath_record.ftrace.cleanup import describe_left
 from critpath_record.ftrace.events import (
     find_net_devices,
     find_timer_functions,
@@ -225,6 +227,7 @@ class Flight(Windows):
 
     def run(self) -> int:
         """Record until a signal, or until it is asked to stop."""
+        rooted.use_capabilities()
         fatal = [one for one in ftrace.find_needs(None) if one.fatal]
         if fatal:
             raise CritpathError(
@@ -232,7 +235,10 @@ class Flight(Windows):
                 f"{fatal[0].do} (critpath doctor shows all that is missing)",
             )
         # A service that was killed is started again.
-        remove_leftovers(self._say_removed)
+        if rooted.channel is None:
+            remove_leftovers(self._say_removed)
+        elif said := describe_left():
+            self._say(f"warning: {said}")
         with contextlib.ExitStack() as stack:
             directory = self.request.directory.absolute()
             place = stack.enter_context(hold_lock(directory, self.session))

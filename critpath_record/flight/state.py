@@ -18,18 +18,19 @@ from typing import Any, Final
 from critpath.errors import CritpathError, UsageError, with_sudo
 from critpath.units import safe_text
 from critpath.untrusted import read_object
+from critpath_record import rooted
 from critpath_record.dirfd import open_dir
 from critpath_record.flight.dumps import HELD, find_dumps, remove_gone
 from critpath_record.ftrace import raw as raws
 from critpath_record.identity import is_dead_session
 from critpath_record.recorder import Leftover
-from critpath_record.registry import FLIGHT, registry_directory
+from critpath_record.registry import FLIGHT, find_flights, registry_directory
+from critpath_record.shown import BACKLOG
 
 FORMAT: Final = "critpath/flight/1"
 STATE: Final = "flight.json"
 _SOCKET: Final = ".sock"
 _LONGEST: Final = 65_536
-_BACKLOG: Final = 128
 _ANSWER: Final = 1 << 22
 
 
@@ -77,7 +78,7 @@ def prepare_directory(directory: Path) -> Path:
 
 def lock_path(directory: Path) -> Path:
     """Return the lock of a flight recorder, one of each name; raises CritpathError."""
-    place = registry_directory(create=True)
+    place = registry_directory(create=True) if rooted.channel is None else Path(rooted.PLACE)
     if place is None:
         raise CritpathError(
             "a flight recorder needs a directory of its own in /run, which cannot be made",
@@ -94,6 +95,10 @@ def socket_path(lock: Path) -> Path:
 
 def _take_lock(path: Path) -> int | None:
     """Return a descriptor that holds a lock, None if somebody else does."""
+    if rooted.channel is not None:
+        with contextlib.suppress(BlockingIOError, FileExistsError):
+            return rooted.ask("lock", path.name)[1]
+        return None
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
@@ -123,19 +128,27 @@ def hold_lock(directory: Path, session: str) -> Iterator[Path]:
         os.pwrite(descriptor, text.encode(), 0)
         yield path
     finally:
-        path.unlink(missing_ok=True)
+        if rooted.channel is None:
+            path.unlink(missing_ok=True)
+        else:
+            rooted.ask("unlock")
         os.close(descriptor)
 
 
 @contextlib.contextmanager
 def listen(lock: Path) -> Iterator[socket.socket]:
     """Yield the socket by which others ask; its directory is its user's alone."""
+    if rooted.channel is not None:
+        with socket.socket(fileno=rooted.ask("listen")[1]) as server:
+            server.setblocking(False)
+            yield server
+        return
     path = socket_path(lock)
     path.unlink(missing_ok=True)
     server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         server.bind(str(path))
-        server.listen(_BACKLOG)
+        server.listen(BACKLOG)
         server.setblocking(False)
         yield server
     finally:
@@ -144,10 +157,11 @@ def listen(lock: Path) -> Iterator[socket.socket]:
 
 
 def _locks() -> Iterator[tuple[Path, Mapping[str, Any]]]:
-    place = registry_directory()
-    for path in sorted(place.glob(f"{FLIGHT}*")) if place else ():
-        if path.suffix != _SOCKET:
-            yield path, read_object(path, _LONGEST)
+    """Yield the locks of this user, for root of all users, and what each says."""
+    for path in find_flights():
+        with contextlib.suppress(OSError):
+            if path.suffix != _SOCKET and os.geteuid() in {0, path.lstat().st_uid}:
+                yield path, read_object(path, _LONGEST)
 
 
 @dataclass(frozen=True)
@@ -163,8 +177,7 @@ class RunningFlight:
             (path, of) for path, of in _locks() if not is_dead_session(str(of.get("session")))
         ]
         if directory is not None:
-            wanted = directory.resolve()
-            running = [r for r in running if Path(str(r[1].get("directory"))).resolve() == wanted]
+            running = [r for r in running if _is_of(r[1], directory)]
         if not running:
             where = f" in {directory}" if directory is not None else " on this machine"
             raise UsageError(
@@ -176,6 +189,11 @@ class RunningFlight:
             raise UsageError(
                 f"several flight recorders run: {names}", "name one: critpath dump DIR"
             )
+        owner = running[0][0].lstat()
+        if owner.st_uid != os.geteuid():
+            # A user's: what it answers, and what it saves, is read as that user.
+            rooted.become(owner.st_uid, owner.st_gid, [owner.st_gid])
+            rooted.set_capabilities(permitted=0, effective=0)
         return cls(running[0][0])
 
     def ask(self, document: Mapping[str, object], seconds: float = 600) -> dict[str, Any]:
@@ -195,6 +213,13 @@ class RunningFlight:
         return answer
 
 
+def _is_of(of: Mapping[str, Any], directory: Path) -> bool:
+    """Tell whether a lock says that it is of a directory."""
+    with contextlib.suppress(OSError, ValueError, RuntimeError):
+        return Path(str(of.get("directory"))).resolve() == directory.resolve()
+    return False
+
+
 def write_state(directory: Path, document: Mapping[str, object]) -> None:
     """Write ``flight.json``, whole or not at all."""
     raws.write_json(directory / STATE, document)
@@ -204,7 +229,7 @@ def find_leftovers() -> Iterator[Leftover]:
     """Yield what flight recorders left that were killed."""
     for path, of in _locks():
         session = str(of.get("session"))
-        if is_dead_session(session):
+        if is_dead_session(session) and os.access(path.parent, os.W_OK):
             yield Leftover("flight", path.name, session, partial(_remove, path, of))
 
 
@@ -214,16 +239,26 @@ def _remove(path: Path, of: Mapping[str, Any]) -> None:
     if descriptor is None:  # one of the same name has begun meanwhile
         return
     try:
-        directory = Path(str(of.get("directory")))
-        state = read_object(directory / STATE, _LONGEST)
+        owner = os.fstat(descriptor)
         with contextlib.suppress(OSError):
-            if state.get("session") == of.get("session") and not directory.is_symlink():
-                for unfinished in directory.glob(f".{STATE}.*"):
-                    unfinished.unlink(missing_ok=True)
-                remove_gone(directory)
-                remove_gone(directory, HELD)
-                write_state(directory, {**state, "state": "killed"})
+            if owner.st_uid == os.geteuid():
+                _say_killed(of)
+            else:  # a user's: root does nothing there that they might not
+                rooted.run_as(owner.st_uid, owner.st_gid, partial(_say_killed, of))
         socket_path(path).unlink(missing_ok=True)
         path.unlink(missing_ok=True)
     finally:
         os.close(descriptor)
+
+
+def _say_killed(of: Mapping[str, Any]) -> str:
+    """Let the directory of a flight recorder say that it was killed; raises OSError."""
+    directory = Path(str(of.get("directory")))
+    state = read_object(directory / STATE, _LONGEST)
+    if state.get("session") == of.get("session") and not directory.is_symlink():
+        for unfinished in directory.glob(f".{STATE}.*"):
+            unfinished.unlink(missing_ok=True)
+        remove_gone(directory)
+        remove_gone(directory, HELD)
+        write_state(directory, {**state, "state": "killed"})
+    return ""

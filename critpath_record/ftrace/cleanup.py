@@ -59,12 +59,15 @@ def find_leftovers() -> list[Leftover]:
     return found
 
 
-def find_left() -> list[str]:
-    """Return the names of dead recorders' instances, of whom only root's helper may tell."""
+def describe_left() -> str:
+    """Say which instances dead recorders left, of whom only root's helper may tell; or ""."""
     with contextlib.suppress(OSError):
         names, _ = rooted.ask("left")
-        return [x for x in map(str, names) if is_dead_session(split_name(session_of(x))[1])]
-    return []
+        left = [x for x in map(str, names) if is_dead_session(split_name(session_of(x))[1])]
+        shown = ", ".join(left[:3]) + (", ..." if len(left) > 3 else "")
+        if left:
+            return f"killed recorders left {shown}: sudo critpath doctor --clean finishes it"
+    return ""
 
 
 def _find_option(root: Path) -> list[Leftover]:

@@ -102,6 +102,7 @@ class Flown:
         run = Path(self._short.name) / "run"
         run.mkdir(mode=0o700)
         patch.setattr(state, "registry_directory", lambda **_: run)
+        patch.setattr(state, "find_flights", lambda: sorted(run.glob("flight-*")))
         self.run_directory = run
         patch.setattr(dumps.subprocess, "Popen", Making)
         patch.setattr(natural, "Threads", NoThreads)

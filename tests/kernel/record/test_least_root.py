@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import fcntl
 import json
 import os
 import pwd
@@ -9,6 +12,7 @@ import re
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
@@ -20,8 +24,11 @@ from pathlib import Path
 import pytest
 
 import critpath_record
-from critpath_record import rooted
+from critpath.errors import CritpathError
+from critpath_marks.sessions import pid_namespace
+from critpath_record import recovery, rooted, shown
 from critpath_record.ftrace import tracefs
+from critpath_record.registry import Entry
 
 pytestmark = [
     pytest.mark.xdist_group("kernel"),
@@ -332,6 +339,141 @@ def test_nothing_traces_after_a_kill_and_its_user_has_the_recording(python, box,
     assert facts(box / "rec")["state"] == "interrupted"
     found = [box / "rec", *(box / "rec").rglob("*")]
     assert {path.lstat().st_uid for path in found} == {USER.pw_uid}
+
+
+@contextlib.contextmanager
+def flying(python, directory, sudo=SUDO):
+    """Run a flight recorder, until it is ready and after that."""
+    words = ("record", "--always", "--profile", "requests", "-o", str(directory))
+    with subprocess.Popen(
+        command(python, *words),
+        cwd=directory.parent,
+        env=environment(sudo) | {"PYTHONPATH": ":".join(PLACES)},
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as running:
+        try:
+            assert "flight recorder" in running.stderr.readline()
+            yield running
+        finally:
+            running.kill()
+
+
+def ask(python, *words, sudo=None):
+    done = subprocess.run(
+        command(python, *words),
+        env=environment(sudo or {}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def status_of(pid):
+    rows = (row.split(":") for row in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return {row[0]: row[1].split() for row in rows}
+
+
+def test_a_flight_recorder_is_the_users_where_they_may_write(python, box):
+    """Root asks it, becoming the user before it reads what it answers; its dumps are the user's."""
+    roots = Path(tempfile.mkdtemp(dir="/var/tmp"))
+    seen = []
+    try:
+        # Where only root writes it stays root, which can be exchanged by nobody then.
+        for place, sudo, uid in (*((box, SUDO, USER.pw_uid), (roots, {}, 0), (roots, SUDO, 0)),):
+            directory = place / f"flight-{len(seen)}"
+            with flying(python, directory, sudo) as running:
+                assert {*status_of(running.pid)["Uid"]} == {str(uid)}
+                assert "running for" in ask(python, "dump", "--status", str(directory))
+                time.sleep(1)
+                ask(python, "dump", "--reason", "x", str(directory))
+                ask(python, "dump", "--stop", str(directory))
+                assert running.wait(60) == 0
+            [dump] = directory.glob("*-x")
+            seen.append(facts(dump)["recorder"] | {"event_count": 0, "clock": 0, "marks": 0})
+            found = [directory, *directory.rglob("*")]
+            assert {path.lstat().st_uid for path in found} == {uid}
+            assert not [*Path(rooted.PLACE).glob("flight-*")]
+        assert seen[0] == seen[1] == seen[2]
+    finally:
+        shutil.rmtree(roots)
+
+
+def test_a_killed_flight_recorder_of_a_user_leaves_nothing(python, box):
+    with flying(python, box / "flight") as running:
+        kept = sum(1 << number for number in rooted.KEPT.values())
+        assert int(status_of(running.pid)["CapEff"][0], 16) == kept
+        running.kill()
+        running.wait()
+    time.sleep(2)
+    for instance in INSTANCES.glob(f"critpath-*-{running.pid}-*"):
+        assert (instance / "tracing_on").read_text() == "0\n"
+    ask(python, "doctor", "--clean")
+    assert not [*INSTANCES.glob(f"critpath-*-{running.pid}-*")]
+    assert not [*Path(rooted.PLACE).glob("flight-*")]
+    state = box / "flight" / "flight.json"
+    assert json.loads(state.read_text("utf-8"))["state"] == "killed"
+    assert state.lstat().st_uid == USER.pw_uid
+
+
+def test_a_lock_is_its_helpers_whatever_its_user_does_with_the_file():
+    """Who has the file can neither give the lock away nor take that of another."""
+    pair = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    serving = threading.Thread(target=rooted.Helper(pair[1], USER.pw_uid, os.getpid()).serve)
+    serving.start()
+
+    def act(*words):
+        pair[0].send(json.dumps(words).encode())
+        answer, files, _, _ = socket.recv_fds(pair[0], 1 << 16, 4)
+        return json.loads(answer)[0], files
+
+    name = f"flight-test-{os.getpid()}"
+    lock = Path(rooted.PLACE) / name
+    try:
+        assert act("listen")[0] == errno.EPERM
+        assert act("lock", "../x")[0] == act("lock", "flight-../x")[0] == errno.EPERM
+        wrong, [file] = act("lock", name)
+        assert wrong == 0
+        fcntl.flock(file, fcntl.LOCK_UN)
+        with lock.open("rb") as other, pytest.raises(BlockingIOError):
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        assert act("lock", f"{name}-2")[0] == errno.EPERM
+        wrong, [server] = act("listen")
+        assert stat.S_IMODE(lock.with_name(f"{name}.sock").stat().st_mode) == 0o600
+        os.close(server)
+        with pytest.raises(BlockingIOError):
+            shown.hold_lock(name, 0, 0)
+        assert act("unlock")[0] == act("unlock")[0] == 0
+        assert not [*Path(rooted.PLACE).glob(f"{name}*")]
+        # The next one has another file than who still has the old one open.
+        held = shown.hold_lock(name, 0, 0)
+        assert os.fstat(held).st_ino != os.fstat(file).st_ino
+        os.close(held)
+        os.close(file)
+    finally:
+        lock.unlink(missing_ok=True)
+        pair[0].close()
+        serving.join(10)
+        pair[1].close()
+
+
+def test_what_was_handed_over_gets_its_name_as_its_user(python, box):
+    """Killed just before that: root renames nothing where others lead."""
+    session = f"critpath-{pid_namespace()}-4000001-1-12345678"
+    record(python, box, "-o", "made", "--", "true")
+    manifest = box / "made" / "critpath.json"
+    manifest.write_text(json.dumps({**facts(box / "made"), "session": session}), "utf-8")
+    top = (box / "made").rename(box / f".rec.{session}")
+    entry = Entry(session, top, "ftrace", (USER.pw_uid, USER.pw_gid))
+    os.chown(box, USER.pw_uid - 1, -1)
+    with pytest.raises(CritpathError, match="cannot have its name"):
+        recovery._finish_here(entry)
+    assert top.exists()
+    os.chown(box, USER.pw_uid, -1)
+    recovery._finish_here(entry)
+    assert [path.name for path in box.iterdir()] == ["rec"]
 
 
 def test_a_link_leads_root_nowhere(python, box):

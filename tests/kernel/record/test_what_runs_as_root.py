@@ -109,6 +109,7 @@ def test_what_is_imported(audit, request):
         "errors",
         "extras",
         "model",
+        "records",
         "schema",
         "units",
         "untrusted",

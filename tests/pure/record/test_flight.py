@@ -261,6 +261,7 @@ def registry(monkeypatch, tmp_path: Path) -> Path:
     place = tmp_path / "run"
     place.mkdir(mode=0o700)
     monkeypatch.setattr(state, "registry_directory", lambda **_: place)
+    monkeypatch.setattr(state, "find_flights", lambda: sorted(place.glob("flight-*")))
     return place
 
 
