@@ -38,7 +38,7 @@ class Grouped:
         with channel, contextlib.suppress(OSError):
             while (got := channel.recvmsg(1, socket.CMSG_SPACE(_CREDENTIALS.size)))[0]:
                 answer = b"1"
-                with contextlib.suppress(OSError, ValueError, TypeError):
+                with contextlib.suppress(OSError, ValueError):
                     self._join(got[1])
                     answer = b"0"
                 channel.send(answer, socket.MSG_DONTWAIT)
@@ -50,7 +50,8 @@ class Grouped:
             raise PermissionError(errno.EPERM, "no sender")
         pid = _CREDENTIALS.unpack(data)[0]
         found = re.search(rb"^Uid:(.*)$", read_file(f"/proc/{pid}/status"), re.MULTILINE)
-        if {*found[1].split()} != {b"%d" % self._user} or _group_of(pid) != self._own:
+        users = {*found[1].split()} if found else set[bytes]()
+        if users != {b"%d" % self._user} or _group_of(pid) != self._own:
             raise PermissionError(errno.EPERM, "not there, or another's")
         for _ in range(_LOOKS):  # until it waits for the answer: nothing of that is counted
             if read_file(f"/proc/{pid}/stat").rpartition(b")")[2].split()[0] == b"S":
