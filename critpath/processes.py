@@ -129,8 +129,9 @@ def side_by_side(*works: Callable[[], Any], rows: int = 0) -> list[Any]:
     works : callables
         None may depend on another's being done.
     rows : int
-        Of the tables that each of them looks at: of very many the first work is done here, the
-        others, one after the other, by a copy of this process, and what they give is copied back.
+        Of the tables that each of them looks at: of very many a half of the works is done here,
+        one after the other, the other half by a copy of this process, and what these give is
+        copied back.
 
     Raises
     ------
@@ -143,40 +144,48 @@ def side_by_side(*works: Callable[[], Any], rows: int = 0) -> list[Any]:
     if len(works) < 2 or (many and _DIVIDED.get()) or len(os.sched_getaffinity(0)) < 2:
         return [work() for work in works]
     if many:
-        return _do_in_two(*works)
+        return _do_in_two(works)
     from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - start-up time
 
     pool = ThreadPoolExecutor(len(works) - 1)
     try:
         others = [pool.submit(copy_context().run, work) for work in works[1:]]
         first = works[0]()
-        return [first, *(other.result() for other in others)]
+        found = [first, *(other.result() for other in others)]
+        pool.shutdown()  # no thread is left that a copy of this process would lack
+        return found
     finally:
         # Who is interrupted does not wait for the others.
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _do_in_two(first: Callable[[], Any], *others: Callable[[], Any]) -> list[Any]:
-    """Do the first work here, the others in a copy of this process that shares its memory.
+def in_halves(works: Sequence[Callable[[], Any]], rows: int) -> list[Any]:
+    """Return what several works give: as `side_by_side` of very many rows, else one by one."""
+    return side_by_side(*works, rows=rows) if rows > _ROWS_AT_ONCE else [work() for work in works]
+
+
+def _do_in_two(works: Sequence[Callable[[], Any]]) -> list[Any]:
+    """Do a half of the works here, the other in a copy of this process that shares its memory.
 
     Of threads only the caller is copied: with others of Python's, which may hold a lock, all is
     done here; as where no process starts, and again where a work failed, for its error.
     """
+    here = (len(works) + 1) // 2
     if threading.active_count() > 1:
-        return [work() for work in (first, *others)]
+        return [work() for work in works]
     try:
-        copy = _Copy(others)
+        copy = _Copy(works[here:])
     except OSError:
-        return [work() for work in (first, *others)]
+        return [work() for work in works]
     try:
-        mine, written = first(), copy.read()
+        mine, written = [work() for work in works[:here]], copy.read()
     finally:
         whole = copy.end()
     if not whole:
-        return [mine, *(work() for work in others)]
+        return [*mine, *(work() for work in works[here:])]
     from multiprocessing.reduction import ForkingPickler  # noqa: PLC0415 - as above
 
-    return [mine, *ForkingPickler.loads(written)]
+    return [*mine, *ForkingPickler.loads(written)]
 
 
 class _Copy:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple, Self
 
 import numpy as np
 from msgspec import Struct
 
 from critpath.model import F64, I64, Affected, Bool, Outliers, VectorTable
+from critpath.processes import in_halves
 from critpath.schema.parameters.cluster import MIXTURE, TYPES
 from critpath.schema.parameters.detect import EFFECTS
 from critpath.schema.parameters.shared import KINDS, NORMAL
@@ -155,9 +157,9 @@ class _Kind(Struct, frozen=True, eq=False):
 
     def find(self, pace: float, apart: float, none: float) -> Mixture:
         """Return who has a change, by the work, else by the whole time."""
-        best = max(
-            (of.find(pace, apart, none) for of in self.columns), key=lambda found: found.gain
-        )
+        works = [partial(of.find, pace, apart, none) for of in self.columns]
+        many = len(self.columns[0].before) + len(self.columns[0].after)
+        best = max(in_halves(works, many), key=lambda found: found.gain)
         if best.gain >= MIXTURE.least_gain or self.whole is None:
             return best
         other = self.whole.find(pace, apart, none)
@@ -174,15 +176,19 @@ def _add_columns(table: VectorTable, rows: I64, some: Bool) -> F64:
 
 def _find_risen(work: Tables, rows: tuple[I64, I64], kinds: tuple[I64, I64]) -> tuple[F64, Bool]:
     """Return what states rose by, and which surely did and have a good part of all that did."""
-    rises, errors = [], []
-    for block in table_blocks(sum(map(len, rows)), len(work[0].symbols)):
+
+    def compare(block: slice) -> tuple[F64, F64]:
         before, after = (
             t.durations[:, block][own].astype(np.float64) for t, own in zip(work, rows, strict=True)
         )
         over = _subtract_usual((before, after), kinds)
-        rises.append(over[1].mean(axis=0) - over[0].mean(axis=0))
-        errors.append(np.sqrt(sum(side.var(axis=0) / max(len(side) - 1, 1) for side in over)))
-    rise, error = np.concatenate(rises), np.concatenate(errors)
+        error = np.sqrt(sum(side.var(axis=0) / max(len(side) - 1, 1) for side in over))
+        return over[1].mean(axis=0) - over[0].mean(axis=0), error
+
+    many = sum(map(len, rows))
+    works = [partial(compare, block) for block in table_blocks(many, len(work[0].symbols))]
+    found = in_halves(works, many)
+    rise, error = (np.concatenate(each) for each in zip(*found, strict=True))
     sure = (rise > 0) & (rise >= MIXTURE.sure * error)
     return rise, np.asarray(sure & (rise >= MIXTURE.good_part * rise[sure].sum()), np.bool_)
 

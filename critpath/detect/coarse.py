@@ -44,7 +44,7 @@ from critpath.model import (
     VectorTable,
     Whole,
 )
-from critpath.processes import side_by_side
+from critpath.processes import in_halves, side_by_side
 from critpath.schema import notes
 from critpath.schema.notes import Note
 from critpath.schema.parameters.detect import COARSE, EFFECTS
@@ -352,22 +352,28 @@ def detect(
         _require_permutations(whole, permutations, alpha, least)
     share = floor_share(floor, normal.total, strata[0], normal_session)
     types = name_types(strata[0], labels)
+    enough = whole.ways * least >= 1
     look_for_signs = partial(find_signs, normal, sample, strata, types,
                              families.p_value[:-1] <= alpha, share, trips)  # fmt: skip
-    signs = look_for_signs() if explained or clean is not None else None
+    signs, usual, work = in_halves(
+        [
+            look_for_signs if explained or clean is not None else _know_nothing,
+            partial(_find_usual, own or (normal, sample), strata, labels, runs)
+            if enough and explained else _know_nothing,
+            partial(_measure_work, (normal, sample), own, strata, families, share, (blocks, runs))
+            if own else _know_nothing,
+        ],
+        len(normal) + len(sample),
+    )  # fmt: skip
     x, y = _with_totals(normal, sample)
     # What no neighbour can make needs no runs to confirm it.
     if clean is not None and blocks is None and not signs:
         families = confirm_by_runs(families, (x, y), clean, strata, runs, share, turns)
-    enough = whole.ways * least >= 1
     cpu_waits = np.array([*(s.state == State.WAIT_CPU for s in normal.symbols), False])
     by_work = (
         clean is not None
         and without is not None
         and is_work_longer(families, found, without, alpha, share)
-    )
-    work = own and _measure_work(
-        (normal, sample), own, strata, families, share, (blocks, runs), decides=by_work
     )
     judged_by = use_work(found, without) if by_work and without is not None else found
     flags = flag(families, judged_by, cpu_waits, alpha, share, without)
@@ -390,9 +396,8 @@ def detect(
         permutations=whole.permutations,
         enough=enough, needed=0 if enough else _count_needed(*strata, least),
         paper_false_alarms=measured.false_alarms,
-        work=work if enough and len(x) > 1 else None,
-        usual=_find_usual(own or (normal, sample), strata, labels, runs)
-        if enough and explained else None,
+        work=change(work, decides=by_work) if work and enough and len(x) > 1 else None,
+        usual=usual,
         slower=slower, slight=slight, notes=[], remarks=tuple(remarks), signs=[*signs],
     )  # fmt: skip
     if not explained and not percentile:
@@ -445,6 +450,10 @@ def _measure(
     return _Measured(found, without, sides, ordinal, alarms)
 
 
+def _know_nothing() -> None:
+    """Return what is not asked for."""
+
+
 def _measure_work(
     whole: tuple[VectorTable, VectorTable],
     clean: tuple[VectorTable, VectorTable],
@@ -452,8 +461,6 @@ def _measure_work(
     families: Families,
     floor: float,
     places: tuple[tuple[I64, I64] | None, tuple[I64, I64] | None],
-    *,
-    decides: bool,
 ) -> WorkEntry:
     """Return what is known of the duration without the time that strangers had the cpus."""
     x, y = (of.total[:, None] for of in clean)
@@ -470,7 +477,6 @@ def _measure_work(
         low=number(found.low[0]),
         high=number(found.high[0]),
         detectable=number(shown),
-        decides=decides,
         taken=number(taken[1].mean() - taken[0].mean()),
         surely=is_surely_more(*taken),
     )

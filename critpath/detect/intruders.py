@@ -22,6 +22,7 @@ from critpath.documents.base import number
 from critpath.model import F64, I64, Bool, PathSet, State, Symbol, VectorTable
 from critpath.model.details import Detail
 from critpath.model.vectors import look_up, name_family
+from critpath.processes import do_for_both
 from critpath.schema.parameters.detect import INTRUDERS, MACHINE, VERDICT
 from critpath.schema.parameters.shared import NORMAL
 from critpath.stats.tails import hypergeometric_tail
@@ -191,8 +192,9 @@ def _list_rivals(
     sets: tuple[PathSet, PathSet], strangers: Strangers
 ) -> tuple[list[_Rival], dict[str, str]]:
     """Return the strangers for whom the sample waited longest, and what each family is called."""
-    names: dict[str, int] = {}
-    before, after = (_list_waits(paths, strangers, names) for paths in sets)
+    (before, names), (after, others) = do_for_both(*sets, _list_waits, strangers)
+    number = np.array([names.setdefault(name, len(names)) for name in others] or [0], np.int64)
+    after = after._replace(who=number[after.who])
     families = {name: name_family(name) for name in names}
     family = np.array([*families.values()], dtype=object)
     longest: dict[tuple[str, int], float] = defaultdict(float)
@@ -225,8 +227,9 @@ class _Waits(NamedTuple):
         return np.asarray(np.bincount(self.at[own], self.time[own], many), np.float64)
 
 
-def _list_waits(paths: PathSet, strangers: Strangers, names: dict[str, int]) -> _Waits:
-    """Return the waits for CPUs that strangers had; their names are added to those known."""
+def _list_waits(paths: PathSet, strangers: Strangers) -> tuple[_Waits, dict[str, int]]:
+    """Return the waits for CPUs that strangers had, and the numbers of their names."""
+    names: dict[str, int] = {}
     none = np.zeros(0, np.int64)
     parts = [_Waits(none, none, none, np.zeros(0))]
     first = 0
@@ -239,7 +242,7 @@ def _list_waits(paths: PathSet, strangers: Strangers, names: dict[str, int]) -> 
         time = table.duration[rows].astype(np.float64)
         parts.append(_Waits(at, table.cpu[rows].astype(np.int64), who, time))
         first += len(table)
-    return _Waits(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    return _Waits(*(np.concatenate(column) for column in zip(*parts, strict=True))), names
 
 
 def _number(strangers: Strangers, names: dict[str, int], of: Detail) -> int:

@@ -164,11 +164,14 @@ def _without(
     coder: Coder,
     is_stranger: Callable[[Detail], bool],
 ) -> tuple[VectorTable, VectorTable]:
-    ours, theirs = side_by_side(
-        *(
-            partial(coder.without_strangers, of, table, is_stranger)
-            for of, table in zip(sets, tables, strict=True)
-        )
+    works = (
+        partial(coder.time_without, of, table, is_stranger)
+        for of, table in zip(sets, tables, strict=True)
+    )
+    durations = side_by_side(*works, rows=sum(map(len, sets)))
+    ours, theirs = (
+        table if time is None else replace(table, durations=time)
+        for table, time in zip(tables, durations, strict=True)
     )
     return ours, theirs
 

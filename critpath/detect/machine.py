@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import repeat
 from typing import Final
 
 import numpy as np
@@ -37,6 +38,7 @@ from critpath.model import (
 )
 from critpath.model.details import IDLE
 from critpath.model.vectors import look_up
+from critpath.processes import do_for_both, side_by_side
 from critpath.records import dataclass
 from critpath.schema.notes import SignKind
 from critpath.schema.parameters.detect import MACHINE
@@ -662,7 +664,8 @@ def find_strangers(
     own = {comm for each in (normal, sample) for comm in each.executions.comm}
     mine = {*roles, *(role_name(comm, hosts=hosts) for comm in own)}
     places = runs or (np.arange(len(normal)), np.arange(len(sample)))
-    seen = [_runs_by_rival(*each) for each in zip((normal, sample), places, strict=True)]
+    works = map(partial, repeat(_runs_by_rival), (normal, sample), places)
+    seen = side_by_side(*works, rows=len(normal) + len(sample))
     n, m = (len(np.unique(each)) for each in places)
     result = set()
     for name in {*seen[0], *seen[1]} - {IDLE, ""}:
@@ -692,7 +695,7 @@ def _runs_by_rival(paths: PathSet, runs: I64) -> dict[str, set[int]]:
 
 def find_rival(normal: PathSet, sample: PathSet) -> Rival | None:
     """Return who had the cpu meanwhile, if waits for a cpu grew most by one thread."""
-    before, after = (_waits_by_rival(paths) for paths in (normal, sample))
+    before, after = do_for_both(normal, sample, _waits_by_rival)
     more = {name: time - before.get(name, 0.0) for name, time in after.items()}
     if not more:
         return None
@@ -752,7 +755,7 @@ def find_blocked_loops(
 
     Who sleeps in a call, or of its own, wants no cpu.
     """
-    times = [_sum_blocked(paths) for paths in (normal, sample)]
+    times = do_for_both(normal, sample, _sum_blocked)
     before, after = (float(each.mean()) if len(each) else 0.0 for each in times)
     added = detection.states[-1].effect
     least = max(detection.floor, MACHINE.explains * added)
@@ -803,8 +806,9 @@ def _sum_blocked(paths: PathSet) -> I64:
     for chunk in paths.chunks():
         table = chunk.paths
         loop = np.array([bool(of.loop) for of in table.details], np.bool_)
-        rows = np.flatnonzero(np.isin(table.beneath, _ASLEEP) & loop[table.detail])
-        np.add.at(sums, table.path[rows] + first, table.duration[rows])
+        if loop.any():
+            rows = np.flatnonzero(np.isin(table.beneath, _ASLEEP) & loop[table.detail])
+            np.add.at(sums, table.path[rows] + first, table.duration[rows])
         first += len(chunk)
     return sums
 

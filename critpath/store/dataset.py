@@ -12,6 +12,8 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from stat import S_ISREG
 from typing import Any, Final
@@ -21,6 +23,7 @@ from msgspec import Struct, structs
 from critpath.errors import UnreadableError
 from critpath.files import atomic, discard, readable, write_text
 from critpath.model import PathSet
+from critpath.processes import side_by_side
 from critpath.store.columns import is_count, is_texts
 from critpath.store.reading import RESIDENT, load_paths
 from critpath.stores import is_hole, refresh
@@ -124,8 +127,12 @@ class Dataset(Struct, frozen=True):
         extra = sorted({f.name for f in self.directory.glob("*.parquet")} - {p.file for p in parts})
         if extra:
             raise _wrong(self.directory, f"{extra[0]} is not in {MANIFEST}")
-        limit = segments if segments <= resident else -1
-        return [_load_part(self.directory, part, limit) for part in parts]
+        if segments <= resident:
+            return _load_parts(self.directory, parts, segments)
+        middle = (len(parts) + 1) // 2
+        halves = parts[:middle], parts[middle:]
+        works = (partial(_load_parts, self.directory, half, -1) for half in halves)
+        return [*chain(*side_by_side(*works))]
 
 
 def is_dataset(path: Path) -> bool:
@@ -134,6 +141,10 @@ def is_dataset(path: Path) -> bool:
         return (path / MANIFEST).is_file()
     except (OSError, ValueError):
         return False
+
+
+def _load_parts(directory: Path, parts: Sequence[Part], resident: int) -> list[PathSet]:
+    return [_load_part(directory, part, resident) for part in parts]
 
 
 def _load_part(directory: Path, part: Part, resident: int) -> PathSet:

@@ -380,16 +380,18 @@ class Coder:
         """Return the symbol of every segment of some executions of the sets."""
         return _codes(self.symbols, _key_segments(part, **self._letters))
 
-    def without_strangers(
+    def time_without(
         self, path_set: PathSet, table: VectorTable, is_stranger: Callable[[Detail], bool]
-    ) -> VectorTable:
-        """Return vectors without the time that a set waited for cpus that strangers had.
+    ) -> Whole | None:
+        """Return durations without the time that a set waited for cpus that strangers had.
+
+        None where nobody did.
 
         Parameters
         ----------
         path_set : PathSet
         table : VectorTable
-            Its vectors: the result shares what is counted, and is these where nobody waited.
+            Its vectors.
         is_stranger : callable
             Tells it of whose having the cpu is left out.
         """
@@ -404,9 +406,7 @@ class Coder:
                 path = np.searchsorted(paths.start, rows, side="right") - 1
                 where = path, self.codes(chunk)[rows]
                 np.subtract.at(durations[mine], where, paths.duration[rows].astype(durations.dtype))
-        if durations is table.durations:
-            return table
-        return VectorTable(table.symbols, table.counts, durations, table.structure)
+        return None if durations is table.durations else durations
 
 
 def _keep_largest(time: dict[Symbol, int]) -> tuple[tuple[Symbol, ...], int]:
