@@ -29,7 +29,7 @@ from critpath.detect.families import (
 from critpath.detect.machine import Trips, find_signs, is_surely_more
 from critpath.detect.rules import RULES, RuleEvidence, shift_of
 from critpath.detect.tails import percentiles
-from critpath.documents import SlowShown, StateEntry, UsualEntry, WorkEntry
+from critpath.documents import PercentileEntry, SlowShown, StateEntry, UsualEntry, WorkEntry
 from critpath.documents.base import change, number
 from critpath.errors import InconclusiveError, UsageError
 from critpath.model import (
@@ -355,13 +355,16 @@ def detect(
     enough = whole.ways * least >= 1
     look_for_signs = partial(find_signs, normal, sample, strata, types,
                              families.p_value[:-1] <= alpha, share, trips)  # fmt: skip
-    signs, usual, work = in_halves(
+    with_tails = explained or percentile
+    signs, usual, work, table = in_halves(
         [
             look_for_signs if explained or clean is not None else _know_nothing,
             partial(_find_usual, own or (normal, sample), strata, labels, runs)
             if enough and explained else _know_nothing,
             partial(_measure_work, (normal, sample), own, strata, families, share, (blocks, runs))
             if own else _know_nothing,
+            partial(percentiles, normal.total, sample.total, labels, percentile)
+            if with_tails else _know_nothing,
         ],
         len(normal) + len(sample),
     )  # fmt: skip
@@ -400,9 +403,9 @@ def detect(
         usual=usual,
         slower=slower, slight=slight, notes=[], remarks=tuple(remarks), signs=[*signs],
     )  # fmt: skip
-    if not explained and not percentile:
+    if not with_tails:
         return detection
-    return _with_tails(detection, families, (normal.total, sample.total), labels, percentile)
+    return _with_tails(detection, families, len(sample), table, gate=bool(percentile))
 
 
 class _Measured(Struct, frozen=True):
@@ -516,19 +519,19 @@ def _with_totals(normal: VectorTable, sample: VectorTable) -> tuple[I64, I64]:
 def _with_tails(
     detection: Detection,
     families: Families,
-    total: tuple[I64, I64],
-    labels: tuple[Sequence[str], Sequence[str]] | None,
-    percentile: float | None,
+    m: int,
+    table: Sequence[PercentileEntry],
+    *,
+    gate: bool,
 ) -> Detection:
     """Add what the totals' slow ends say."""
-    table = percentiles(*total, labels, percentile)
     known = detection.detectable is not None
     return change(
         detection,
-        slow=_slow(families, len(total[1]), detection.alpha),
-        slow_shown=_slow_shown(families, len(total[1]), detection.floor) if known else None,
+        slow=_slow(families, m, detection.alpha),
+        slow_shown=_slow_shown(families, m, detection.floor) if known else None,
         percentiles=[*table],
-        gate=table[0] if percentile else None,
+        gate=table[0] if gate else None,
     )
 
 

@@ -239,7 +239,6 @@ def two_families(
             blocks=blocks,
         ),
         partial(slow_end, *total, *strata, level * EFFECTS.slow),
-        rows=len(normal) + len(sample),
     )
     over_all = [float(whole.p_value.min()) / share]
     if sessions is None:

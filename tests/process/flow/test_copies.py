@@ -19,16 +19,16 @@ from critpath.processes import side_by_side
 
 
 def _do_apart(monkeypatch, *works):
-    """Do works as of very many rows: the first here, the others in a copy of this process."""
+    """Do works as of very many rows: a half here, the other in a copy of this process."""
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
     monkeypatch.setattr("threading.active_count", lambda: 1)
     monkeypatch.setattr(processes, "_ROWS_AT_ONCE", 1)
     return side_by_side(*works, rows=2)
 
 
-def test_of_very_many_rows_a_copy_of_the_process_does_the_others(monkeypatch):
-    here, there, also = _do_apart(monkeypatch, os.getpid, os.getpid, os.getpid)
-    assert here == os.getpid() != there == also
+def test_of_very_many_rows_a_copy_of_the_process_does_a_half(monkeypatch):
+    here, also, there, and_there = _do_apart(monkeypatch, *[os.getpid] * 4)
+    assert here == also == os.getpid() != there == and_there
     with pytest.raises(ChildProcessError):  # and it is no zombie
         os.waitpid(there, os.WNOHANG)
 
