@@ -7,7 +7,7 @@ what a command does not reach costs it nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from dataclasses import asdict, field, replace
 from functools import partial
 from itertools import accumulate, chain, pairwise
@@ -41,7 +41,15 @@ from critpath.errors import (
     InconclusiveError,
     UsageError,
 )
-from critpath.model import Analysis, CompareSettings, ExtractSettings, PathSet
+from critpath.model import (
+    Analysis,
+    CompareSettings,
+    ExtractSettings,
+    PackedPaths,
+    PathSet,
+    Piece,
+    StoredPaths,
+)
 from critpath.model.joining import join_sets
 from critpath.model.recording import COUNTS
 from critpath.processes import MANY, do_for_both, give_back, side_by_side
@@ -706,8 +714,13 @@ def _extract_items(
 
 
 def _join_parts(parts: Iterable[PathSet]) -> PathSet:
-    """Join the sets of one recording, whose facts each of them has."""
-    each = list(parts)
+    """Join the sets of one recording, whose facts each of them has; many segments are packed."""
+    each, segments = [], 0
+    for part in parts:
+        segments += len(part.paths.begin)
+        many = segments > store.RESIDENT
+        each.append(_pack(part) if many else part)
+        del part  # while the next is walked
     if len(each) == 1:
         return each[0]
     first, joined = each[0], join_sets(each)
@@ -722,6 +735,14 @@ def _join_parts(parts: Iterable[PathSet]) -> PathSet:
         warnings=tuple(dict.fromkeys(text for of in each for text in of.warnings)),
         **{name: getattr(first, name) for name in _FACTS},
     )
+
+
+def _pack(paths: PathSet) -> PathSet:
+    """Return a set whose segments are in few bytes, and these in a temporary file with room."""
+    packed = PackedPaths(paths.paths)
+    with suppress(OSError):
+        packed.move(files.open_overflow().put)
+    return replace(paths, paths=StoredPaths([Piece(len(paths), packed.unpack)]))
 
 
 _FACTS: Final = ("sources", "specification", "losses", "environment", "events")

@@ -340,6 +340,10 @@ _AT_LEAST: Final = 32  # technical
 # some milliseconds; how many a file has in a row group is the writer's own (`PathsWriter`).
 _TOGETHER: Final = (1000, 8000)
 _SEGMENTS: Final = 1 << 17  # technical
+# technical: segments of paths that are walked together where memory has no limit, 250 MB: lives of
+# thousands of threads have hundreds of times as many.
+_MOST_SEGMENTS: Final = 1 << 21
+_GROWTH: Final = 4.0  # technical: of the next group at the most
 _LOOKED_UP: Final = 1 << 16  # technical: executions whose threads are looked up together
 
 
@@ -366,7 +370,7 @@ def extract_paths(
     interrupts : bool
         Take interrupt work out of running time.
     most_segments : int
-        Of paths that are walked together; 0 for no limit.
+        Of paths that are walked together; 0 for as many as is usual.
     most_carried : int
         Bytes of rows that are kept for executions that are asked for later; 0 for as many as
         is usual.
@@ -397,6 +401,7 @@ def extract_paths(
     )
 
     work = None if pieces is None else _Work(pieces.work)
+    limit = most_segments or _MOST_SEGMENTS
 
     def walk(first: int, last: int) -> tuple[slice, CriticalPaths]:
         """Walk some executions, or the first half of them, or fewer, as memory allows."""
@@ -404,12 +409,10 @@ def extract_paths(
             rows = slice(first, last)
             try:
                 if pieces is not None and work is not None:
-                    return rows, _join_pieces(
-                        sweep, replayed, pieces.cut(rows), work, most_segments
-                    )
+                    return rows, _join_pieces(sweep, replayed, pieces.cut(rows), work, limit)
                 these = executions.take(rows)
                 subjects = subject_workers(replayed.workers, these)
-                return rows, sweep.paths(subjects, these.begin, these.end, most=most_segments)
+                return rows, sweep.paths(subjects, these.begin, these.end, most=limit)
             except TooManySegmentsError:
                 last = first + (last - first) // 2
 
@@ -434,7 +437,7 @@ def extract_paths(
             warnings=(*events.warnings, *replayed.warnings, *notes),
         )
 
-    most = float(most_segments)
+    most = float(limit)
     first = 0
     while first < len(executions) or not first:
         # What is kept of each counts where there are a million: the rest is found once more.
@@ -446,10 +449,10 @@ def extract_paths(
         yield part(rows, paths)
         if last >= len(executions):
             return
-        # Executions differ: the next group may be twice as large at the most, and less if
-        # this one has shown that as many may be too much.
+        # Executions differ: the next group may be so much larger at the most, and less if this
+        # one has shown that as many may be too much.
         size, segments = float(expected[: last - first].sum()), max(len(paths.begin), 1)
-        most = size * min(2.0, most_segments / (2 * segments))
+        most = size * min(_GROWTH, limit / (2 * segments))
         first = last
 
 
@@ -538,18 +541,20 @@ def _join_pieces(
     named = asker >= 0
     about = pieces.about[known]
     hosts = replayed.events.hosts
-    # By whom and about what, as one number; of what is walked, its detail.
+    # By whom and about what, as one number; of what is walked, its detail.  Numbers in the same
+    # order do as well, and small ones are looked up.
     said = paths.detail.astype(np.int64)
     few, strings = len(paths.details), paths.strings
     whose = np.where(named, 1 + replayed.workers.name[asker] * len(hosts) + (by >> 32), 0)
     kinds = 1 + len(strings) * len(hosts)
     some = named | (about >= 0)
-    said[at[some]] = few + ((about + 1) * kinds + whose)[some]
+    told, number = number_codes(((about + 1) * kinds + whose)[some])
+    said[at[some]] = few + number
 
     def find(_: State, code: int) -> Detail:
         if code < few:
             return paths.details[code]
-        what, who = divmod(code - few, kinds)
+        what, who = divmod(int(told[code - few]), kinds)
         of = pieces.details[what - 1] if what else NO_DETAIL
         if not who:
             return of
@@ -567,7 +572,11 @@ def _join_pieces(
     columns["confidence"] = np.repeat(pieces.confidence, many)
     away = (paths.tid != np.repeat(tid, many)) | (paths.host != np.repeat(host, many))
     theirs = np.repeat(_lead_to_others(start, host, tid, state), many)
-    theirs |= work.is_for_others(np.repeat(pieces.root, many), paths)
+    rows = np.flatnonzero(away & (paths.tid >= 0) & ~theirs)
+    piece = np.searchsorted(paths.start, rows, side="right") - 1
+    theirs[rows] = work.is_for_others(
+        *(pieces.root[piece], paths.host[rows], paths.tid[rows], paths.end[rows])
+    )
     columns["others"] = theirs & away & (paths.tid >= 0)
     return replace(paths, start=paths.start[start], **columns)
 
@@ -584,17 +593,17 @@ class _Work:
         begun = np.searchsorted(self._moments, work[:, 1], side="right")
         self._begins = number.reshape(-1) * self._many + begun
 
-    def is_for_others(self, root: I64, paths: CriticalPaths) -> Bool:
+    def is_for_others(self, root: I64, host: I64, tid: I64, end: I64) -> Bool:
         """Tell of which segments the thread serves, and not the request that their path is of."""
         if not len(self._work):
             return np.zeros(len(root), np.bool_)
-        key = (paths.host << 32) | paths.tid
+        key = (host << 32) | tid
         place = np.searchsorted(self._threads, key)
         serves = self._threads[np.minimum(place, len(self._threads) - 1)] == key
-        begun = np.searchsorted(self._moments, paths.end)
+        begun = np.searchsorted(self._moments, end)
         at = np.searchsorted(self._begins, place * self._many + begun, side="right") - 1
         last = self._work[at]
-        own = (at >= 0) & (last[:, 0] == key) & (last[:, 2] >= paths.end) & (last[:, 3] == root)
+        own = (at >= 0) & (last[:, 0] == key) & (last[:, 2] >= end) & (last[:, 3] == root)
         return np.asarray(serves & ~own & (root >= 0))
 
 
@@ -642,15 +651,18 @@ def find_states(blocks: Blocks, worker: I64, begin: I64, end: I64) -> U8:
     if not len(worker):
         return found
     cuts = blocks.cuts
-    first, last = np.searchsorted(cuts, [begin.min(), end.max()])
+    since, until = begin.min(), end.max()
+    first, last = np.searchsorted(cuts, [since, until])
     threads = np.unique(worker)
     rows: dict[int, list[Columns]] = {thread: [] for thread in threads.tolist()}
     for k in range(int(first), min(int(last) + 2, len(cuts))):  # one more: a row may end later
         start, low, high, state, *_ = blocks[k].intervals()
         for thread in threads[threads < len(start) - 1].tolist():
             of = slice(int(start[thread]), int(start[thread + 1]))
-            if of.stop > of.start:
-                rows[thread].append((low[of].copy(), high[of].copy(), state[of].copy()))
+            within = slice(*(np.searchsorted(high[of], since), np.searchsorted(low[of], until)))
+            columns = [column[of][within].copy() for column in (low, high, state)]
+            if len(columns[0]):
+                rows[thread].append(tuple(columns))
     for thread, parts in rows.items():
         if parts:
             mine = np.flatnonzero(worker == thread)
@@ -684,8 +696,6 @@ def _estimate_segments(replayed: ReplayedRecording, executions: Executions) -> F
 
 def _find_end_of_group(expected: F64, most: float) -> int:
     """Return how many of the next executions are walked together."""
-    if not most:
-        return len(expected)
     return max(1, int(np.searchsorted(np.cumsum(expected), most, side="right")))
 
 

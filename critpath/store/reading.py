@@ -30,7 +30,7 @@ from critpath.model import (
 from critpath.model.details import DETAIL_NUMBERS, DETAIL_TEXTS, NO_DETAIL, Detail, read_details
 from critpath.model.requests import FACT_NUMBERS, FACT_TEXTS
 from critpath.model.stacks import read_stack
-from critpath.model.texts import Texts
+from critpath.model.texts import Texts, number_texts
 from critpath.model.vectors import number_rows
 from critpath.schema.environment import read_environment
 from critpath.schema.kinds import STATES
@@ -351,7 +351,7 @@ class _PathsFile:
             for name in FACT_TEXTS
         }
         known = RequestFacts(**texts, **{name: _numbers(table, name) for name in FACT_NUMBERS})
-        if not len(known) or not all(known.service):
+        if not len(known) or "" in number_texts(known.service)[1]:
             return None
         length = _numbers(table, "end") - _numbers(table, "begin")
         for name in FACT_NUMBERS:
@@ -360,7 +360,7 @@ class _PathsFile:
                 raise self.wrong(f"a request with {name} out of range")
         if bool((known.true_ns + known.asked_ns != length).any()):
             raise self.wrong("a request whose own time and that of its sub-requests are not it")
-        for asked in set(known.asks):
+        for asked in number_texts(known.asks)[1]:
             counts = load_json(asked.encode())
             if not isinstance(counts, dict) or not all(map(is_count, counts.values())):
                 raise self.wrong("a request that asks nobody knows what")

@@ -10,13 +10,14 @@ from types import SimpleNamespace
 import pytest
 from msgspec.structs import replace
 
-from critpath import flow
+from critpath import flow, store
 from critpath.engines import limits
 from critpath.engines.limits import Budget
 from critpath.engines.tasks import fit_jobs
 from critpath.errors import UsageError
 from critpath.flow import extract
-from critpath.model import ExtractSettings
+from critpath.graph import critical_path
+from critpath.model import ExtractSettings, StoredPaths
 from critpath.read.recording import Recording
 from critpath.read.streaming import OutOfOrder
 from critpath.text.notes import word_all
@@ -52,6 +53,18 @@ def test_public_traces(shared, monkeypatch, name, text):
     recording = shared(name)
     paths = joined(recording, text, monkeypatch, 20_000, 5_000, spills=True)
     assert_same(paths, *as_a_whole(recording, text))
+
+
+def test_lives_of_threads_are_walked_and_packed_in_groups(guest, monkeypatch):
+    """Without a limit of memory, too, they are not all in memory at once; nothing else changes."""
+    whole = extract([guest("normal")], specification="thread")
+    monkeypatch.setattr(critical_path, "_MOST_SEGMENTS", 5_000)
+    monkeypatch.setattr(store, "RESIDENT", 2_000)
+    packed = extract([guest("normal")], specification="thread")
+    assert isinstance(packed.paths, StoredPaths)
+    assert len([*packed.paths.chunks()]) > 2
+    assert_same(packed, whole.executions, whole.paths)
+    assert (packed.warnings, packed.environment) == (whole.warnings, whole.environment)
 
 
 def test_events_out_of_order_are_read_as_a_whole(guest, monkeypatch):

@@ -11,7 +11,6 @@ import tarfile
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -145,10 +144,10 @@ def test_what_a_thread_does_for_another_request_is_not_this_ones():
         (6, 15, 1, True), (6, 15, 2, False), (6, 15, -1, False), (7, 15, 1, False),
     ]  # fmt: skip
     tid, end, root, expected = zip(*asked, strict=True)
-    paths = SimpleNamespace(host=np.zeros(len(tid), np.int64), tid=np.array(tid), end=np.array(end))
-    assert _Work(pieces.work).is_for_others(np.array(root), paths).tolist() == [*expected]
+    of = (np.array(root), np.zeros(len(tid), np.int64), np.array(tid), np.array(end))
+    assert _Work(pieces.work).is_for_others(*of).tolist() == [*expected]
     bare = Pieces(np.zeros(1, np.int64), *[none] * 7)
-    assert not _Work(bare.work).is_for_others(np.array(root), paths).any()
+    assert not _Work(bare.work).is_for_others(*of).any()
 
 
 def check_as_before(sweep, replayed, pieces, mine, beneath):
