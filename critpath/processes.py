@@ -19,7 +19,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar, copy_context
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -112,11 +112,13 @@ def _safe_path() -> Iterator[None]:
 
 
 # Tables of more rows are worked on by two processes: threads would wait for each other, as Python
-# runs one at a time; more than two would have a quarter of a gigabyte for each work.
+# runs one at a time; a third would take a quarter of a gigabyte for its work.
 _ROWS_AT_ONCE: Final = 200_000
 _MMAP_THRESHOLD: Final = -3  # of the C library
 _LARGE: Final = 4 << 20  # from here on numpy asks for huge pages
 _PROTOCOL: Final = 5  # of what a copy gives: arrays as they lie in memory
+# Locked by the one copy that is at work; kept for as long as this process runs.
+_TURN: Final = lru_cache(lambda: os.memfd_create("critpath-turn"))
 # Whether this is a copy, whose works do what they are made of in order.
 _DIVIDED: Final = ContextVar("_DIVIDED", default=False)
 
@@ -192,6 +194,7 @@ class _Copy:
     """A copy of this process that does some works; it ends when nobody waits for them any more."""
 
     def __init__(self, works: Sequence[Callable[[], Any]]) -> None:
+        _TURN()
         self._result, result = os.pipe()
         asked, self._asking = os.pipe()
         try:
@@ -220,7 +223,10 @@ class _Copy:
             try:
                 os.read(asked, 1)  # the end, if nobody waits by now
             except BlockingIOError:
-                reduction.dump([work() for work in works], stream, _PROTOCOL)
+                fcntl.lockf(_TURN(), fcntl.LOCK_EX)  # until copies that began before have done
+                given = [work() for work in works]
+                fcntl.lockf(_TURN(), fcntl.LOCK_UN)  # who waits for it may wait for others first
+                reduction.dump(given, stream, _PROTOCOL)
                 stream.flush()
                 status = 0
         os._exit(status)

@@ -43,6 +43,30 @@ def test_in_a_copy_works_are_done_in_order(monkeypatch):
     assert found[0] == found[1]
 
 
+def test_one_copy_is_at_work_at_a_time(monkeypatch, tmp_path):
+    """The second is made while the first works, and works when that has done."""
+    said = tmp_path / "said"
+
+    def say(text, seconds=0.0):
+        with said.open("a") as stream:
+            stream.write(f"{text} begins\n")
+        time.sleep(seconds)
+        with said.open("a") as stream:
+            stream.write(f"{text} ends\n")
+        return text
+
+    def divide():
+        while not said.exists():
+            time.sleep(0.01)
+        return side_by_side(lambda: "here", lambda: say("second"), rows=2)
+
+    found = _do_apart(monkeypatch, divide, lambda: say("first", 0.5))
+    assert found == [["here", "second"], "first"]
+    assert said.read_text().split("\n")[:-1] == [
+        *("first begins", "first ends", "second begins", "second ends"),
+    ]
+
+
 def test_the_error_of_a_copy_is_its_works(monkeypatch):
     def fail(what):
         raise UsageError(what, "do")
