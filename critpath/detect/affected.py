@@ -159,7 +159,7 @@ class _Kind(Struct, frozen=True, eq=False):
         """Return who has a change, by the work, else by the whole time."""
         works = [partial(of.find, pace, apart, none) for of in self.columns]
         many = len(self.columns[0].before) + len(self.columns[0].after)
-        best = max(in_halves(works, many), key=lambda found: found.gain)
+        best: Mixture = max(in_halves(works, many), key=lambda found: found.gain)
         if best.gain >= MIXTURE.least_gain or self.whole is None:
             return best
         other = self.whole.find(pace, apart, none)
