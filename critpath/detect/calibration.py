@@ -31,6 +31,7 @@ from critpath.stats.permutations import (
     balance,
     count_reaching,
     family_of,
+    make_ready,
     share_reaching,
 )
 from critpath.stats.rows import center_by, make_seed
@@ -335,6 +336,8 @@ class Trial:
         self._effect = found.sample_mean - found.normal_mean
         self._least = floor * float(found.normal_mean[-1])
         self._known = np.isin(np.arange(len(found.stratum_mean)), strata[0])
+        types = np.unique(strata[1])
+        self._types = [(s, np.flatnonzero(strata[1] == s)) for s in types if self._known[s]]
         self._type_effect = found.stratum_effect
         self._type_least = floor * found.stratum_mean[:, -1:]
         self._draw(random_seed, permutations)
@@ -404,9 +407,8 @@ class Trial:
         """Return what a shift adds to the mean of every column, over all and per type."""
         more = np.column_stack([shift, shift.sum(axis=1)]).astype(np.float64)
         by_type = np.zeros((len(self._known), more.shape[1]))
-        for s in np.unique(self._strata[1]):
-            if self._known[s]:
-                by_type[s] = more[self._strata[1] == s].mean(axis=0)
+        for s, rows in self._types:
+            by_type[s] = np.add.reduce(more[rows], axis=0) / len(rows)
         return more.mean(axis=0), by_type
 
     def _draw(self, random_seed: int, permutations: int) -> None:
@@ -415,8 +417,13 @@ class Trial:
         family = self._family(np.concatenate([self._y, self._x]))
         self._singles, self._plan = family.singles, family.plan
         rng = np.random.default_rng(random_seed)
+        sizes = [len(units) for units in family.units]
         self._pilot, self._assigned = (
-            list(assign(self._plan, rng, permutations)) for _ in range(2)
+            [
+                [make_ready(of, size) for of, size in zip(picked, sizes, strict=True)]
+                for picked in assign(self._plan, rng, permutations)
+            ]
+            for _ in range(2)
         )
 
     def _family(self, values: I64) -> Family:
@@ -437,7 +444,7 @@ class Trial:
             sums = np.concatenate([batch[block] for batch in drawn]) / divisor
             observed.append(mine.reshape(3, columns).max(axis=0))
             # One after the other: numpy takes the largest of three in ten times as long.
-            rank, log, end = np.split(sums, 3, axis=1)
+            rank, log, end = (sums[:, columns * i : columns * (i + 1)] for i in range(3))
             assigned.append(np.maximum(np.maximum(rank, log), end))
         return _Sums(np.array(observed), np.array(assigned))
 

@@ -24,7 +24,7 @@ from critpath.stats.means import (
     take_robust_logs,
 )
 from critpath.stats.permutations import GateTest, Together, gate, gates
-from critpath.stats.rows import row_blocks
+from critpath.stats.rows import median, row_blocks
 
 
 def detectable_shift(error: float, critical: float, floor: float) -> float:
@@ -407,16 +407,19 @@ def score_unusualness(
 
 
 def _score(values: F64) -> F64:
-    middle = np.median(values[:, -1])
+    middle = median(values[:, -1])
     least, offset = (
         max(SPREADS.least * float(middle), 1.0),
         max(EFFECTS.offset * float(middle), 1.0),
     )
     # By columns, then by rows: a whole table of each scale would be the largest of all there are.
     blocks = row_blocks(values.shape[1], max(_AT_ONCE // max(len(values), 1), 1))
-    columns = [values[:, each].T for each in blocks]
-    linear = np.hstack([_middle_and_spread(each, least) for each in columns])
-    logs = np.hstack([_middle_and_spread(np.log(each + offset), SPREADS.least) for each in columns])
+    found = []
+    for columns in (values[:, each].T for each in blocks):
+        both = np.concatenate([columns, np.log(columns + offset)])
+        leasts = np.repeat((least, SPREADS.least), len(columns))
+        found.append(_middle_and_spread(both, leasts).reshape(2, 2, -1))
+    linear, logs = np.concatenate(found, axis=2).transpose(1, 0, 2)
     result = np.empty(len(values))
     for rows in row_blocks(len(values)):
         some = values[rows]
@@ -425,10 +428,10 @@ def _score(values: F64) -> F64:
     return result
 
 
-def _middle_and_spread(values: F64, least: float) -> F64:
+def _middle_and_spread(values: F64, least: F64) -> F64:
     """Return each row's median, and the robust standard deviation, kept off zero."""
-    middle = np.median(values, axis=1)
-    spread = NORMAL.per_mad * np.median(np.abs(values - middle[:, None]), axis=1)
+    middle = median(values)
+    spread = NORMAL.per_mad * median(np.abs(values - middle[:, None]))
     return np.stack([middle, np.hypot(spread, least)])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -25,6 +25,7 @@ from critpath.stats.rows import (
     mid_ranks,
     order_hashed,
     order_rows,
+    quantiles,
     seed_hashed,
     sum_by,
     sum_groups,
@@ -305,8 +306,8 @@ def balance(batches: Iterator[list[F64]], divisors: list[F64]) -> list[F64]:
             tail.append(np.divide(t, d, out=t))
     balanced = []
     for tail, d in zip(tails, divisors, strict=True):
-        quantiles = np.quantile(np.concatenate(tail), GATE.balanced, axis=0, overwrite_input=True)
-        excess = np.maximum(quantiles[0] / NORMAL.q99, quantiles[1] / NORMAL.q999)
+        rare, rarest = quantiles(np.concatenate(tail), *GATE.balanced)
+        excess = np.maximum(rare / NORMAL.q99, rarest / NORMAL.q999)
         balanced.append(d * np.maximum(excess, 1.0))
     return balanced
 
@@ -461,7 +462,7 @@ def _scores(values: Values, mean: F64, kinds: slice = slice(0, 3)) -> F64:
         np.divide(values, np.where(mean > 0, mean, 1.0), out=parts[1])
         np.log1p(parts[1], out=parts[1])
     if 2 in parts:
-        parts[2][:] = values > np.quantile(values, GATE.tail, axis=0)
+        parts[2][:] = values > quantiles(values, GATE.tail)[0]
     if pooled.shape[1] > 1:
         standardise(pooled, *np.empty((2, pooled.shape[1])), 1e-9)
         return pooled
@@ -476,8 +477,8 @@ def _scores(values: Values, mean: F64, kinds: slice = slice(0, 3)) -> F64:
 
 
 # Units of a stratum in some assignments: their numbers [batch, picked], or where these
-# would be many a mark for each that is picked [batch, units].
-Picked = I64 | Bool
+# would be many a mark for each that is picked [batch, units], which is a weight once it is `ready`.
+Picked = I64 | Bool | F64
 
 _CHUNK = 1 << 22  # technical: values of a batch of assignments held at once
 _CACHED = 1 << 13  # technical: sums of them that are worked on at once
@@ -486,6 +487,11 @@ _MANY = 600.0  # technical: logarithm of a count that is as good as infinite
 
 def count_ways(counts: Sequence[tuple[int, int]]) -> float:
     """Count the assignments of executions to the two sets, within strata."""
+    return _count_ways(tuple(counts))
+
+
+@lru_cache(1 << 12)  # technical: of a calibration all
+def _count_ways(counts: tuple[tuple[int, int], ...]) -> float:
     # Through the logarithm: the exact number has thousands of digits for large sets.
     log = sum(math.lgamma(n + m + 1) - math.lgamma(n + 1) - math.lgamma(m + 1) for n, m in counts)
     if log > _MANY:
@@ -621,7 +627,7 @@ def _subsets(rng: np.random.Generator, many: int, n: int, k: int) -> Picked:
         return marked.view(np.bool_)
     # Few of many: numbers drawn at random, and again where one came twice.
     picked = rng.integers(0, n, (many, k))
-    repeat = np.arange(many)
+    repeat = np.arange(many if k > 1 else 0)
     while len(repeat):
         ordered = np.sort(picked[repeat], axis=1)
         repeat = repeat[(ordered[:, 1:] == ordered[:, :-1]).any(axis=1)]
@@ -629,19 +635,23 @@ def _subsets(rng: np.random.Generator, many: int, n: int, k: int) -> Picked:
     return picked
 
 
-def _sums(picked: Picked, scores: F64) -> F64:
-    if picked.dtype == np.bool_:
-        return np.asarray(picked.astype(np.float64) @ scores, dtype=np.float64)
-    return _sums_of(picked.astype(np.int64, copy=False), scores)
-
-
-def _sums_of(picked: I64, scores: F64) -> F64:
+def make_ready(picked: Picked, units: int) -> Picked:
+    """Return what is picked as it is added up with many scores: few by number, many by weight."""
+    if picked.dtype != np.int64:
+        return picked.astype(np.float64, copy=False)
     many, k = picked.shape
-    if k * GATE.sparse <= len(scores):
-        total = np.zeros((many, scores.shape[1]))
-        for place in range(k):  # an index between brackets would take ten times as long
-            total += scores.take(picked[:, place], axis=0)
-        return total
-    dense = np.zeros((many, len(scores)))
-    np.put_along_axis(dense, picked, 1.0, axis=1)
-    return np.asarray(dense @ scores, dtype=np.float64)
+    if k * GATE.sparse <= units:
+        return picked
+    weights = np.zeros((many, units))
+    weights.put(picked + units * np.arange(many)[:, None], 1.0)
+    return weights
+
+
+def _sums(picked: Picked, scores: F64) -> F64:
+    picked = make_ready(picked, len(scores))
+    if picked.dtype == np.float64:
+        return np.asarray(picked @ scores, dtype=np.float64)
+    total = np.zeros((len(picked), scores.shape[1]))
+    for place in picked.T:  # an index between brackets would take ten times as long
+        total += scores.take(place, axis=0)
+    return total

@@ -43,15 +43,43 @@ def mid_ranks(values: F64 | I64, out: F64 | None = None) -> F64:
     for block in row_blocks(columns, max(_AT_ONCE // max(n, 1), 1)):
         mine = np.ascontiguousarray(values[:, block].T)
         order = np.argsort(mine, axis=1, kind="stable")  # twice as fast where values are equal
-        ordered = np.take_along_axis(mine, order, axis=1)
+        order += n * np.arange(len(mine))[:, None]  # places in the table, one row after the other
+        ordered = mine.take(order)
         new = np.ones(mine.shape, np.bool_)
         np.not_equal(ordered[:, 1:], ordered[:, :-1], out=new[:, 1:])
         first = np.flatnonzero(new)
         last = np.append(first[1:], mine.size)
         ranks = np.repeat((first + last + 1) / 2, last - first).reshape(mine.shape)
         ranks -= n * np.arange(len(mine))[:, None]
-        np.put_along_axis(result[:, block].T, order, ranks, axis=1)
+        back = np.empty(mine.shape)
+        back.put(order, ranks)
+        result[:, block] = back.T
     return result
+
+
+def median(values: F64 | I64) -> F64:
+    """Return the median of every row, to the bit as `np.median` does of what has no NaN.
+
+    Of small tables most of its time goes into finding out what it was given.
+    """
+    half, odd = divmod(values.shape[-1], 2)
+    ordered = np.partition(values, half if odd else (half - 1, half), axis=-1)
+    upper = ordered[..., half].astype(np.float64)
+    return upper if odd else np.asarray((ordered[..., half - 1] + upper) / 2, np.float64)
+
+
+def quantiles(values: F64 | I64, *shares: float) -> list[F64]:
+    """Return quantiles of every column, to the bit as `np.quantile`, in the same way."""
+    last = len(values) - 1
+    below = [int(last * share) for share in shares]
+    places = {*below, *(min(at + 1, last) for at in below)}
+    ordered = np.partition(values, sorted(places), axis=0)
+    found = []
+    for share, at in zip(shares, below, strict=True):
+        part = last * share - at
+        low, high = ordered[at], ordered[min(at + 1, last)]
+        found.append(high - (high - low) * (1 - part) if part >= 0.5 else low + (high - low) * part)
+    return found
 
 
 def order_rows(*tables: F64 | Whole) -> I64:
