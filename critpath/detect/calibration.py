@@ -21,7 +21,7 @@ from critpath.documents import (
     SplitKind,
 )
 from critpath.documents.base import number
-from critpath.model import F64, I64, CompareSettings, VectorTable
+from critpath.model import F64, I64, Bool, CompareSettings, VectorTable
 from critpath.schema.parameters.detect import CALIBRATION, EFFECTS, GATE
 from critpath.stats.means import effects, standard_errors
 from critpath.stats.permutations import (
@@ -393,15 +393,28 @@ class Trial:
         enough = enough[[0, *(s + 1 for s in self._singles)]]
         if not enough[:, [*changed, -1]].any():
             return False
+        level = self._alpha * EFFECTS.whole * (1 - EFFECTS.slow)
+        alone = self._alpha * (1 - EFFECTS.whole)
+        state = None
+        if len(changed) == 1:  # it takes less time than the whole, and mostly decides
+            state = self._test_changed(shift, changed, enough[:, changed])
+            if state <= alone:
+                return True
+            if state > self._alpha and not enough[:, -1].any():
+                return False
         whole = self._p_values(self._sum_whole(shift)).min(axis=1)
-        if ((whole <= self._alpha * EFFECTS.whole * (1 - EFFECTS.slow)) & enough[:, -1]).any():
+        if ((whole <= level) & enough[:, -1]).any():
             return True
-        if not enough[:, changed].any():
-            return False
-        rejected = whole.min() <= self._alpha * EFFECTS.whole * (1 - EFFECTS.slow)
-        level = self._alpha if rejected else self._alpha * (1 - EFFECTS.whole)
-        states = self._p_values(self._sum_changed(shift, changed))
-        return bool(((states <= level) & enough[:, :-1])[:, changed].any())
+        if state is None:
+            state = self._test_changed(shift, changed, enough[:, changed])
+        return state <= (self._alpha if whole.min() <= level else alone)
+
+    def _test_changed(self, shift: I64, changed: I64, enough: Bool) -> float:
+        """Return the least p of what a shift changes enough; inf where it does so nowhere."""
+        if not enough.any():
+            return math.inf
+        states = self._p_values(self._sum_changed(shift, changed))[:, changed]
+        return float(states[enough].min())
 
     def _add_up(self, shift: I64 | F64) -> tuple[F64, F64]:
         """Return what a shift adds to the mean of every column, over all and per type."""
