@@ -206,6 +206,12 @@ class Helper:
 
     def serve(self) -> None:
         """Answer until the other side is closed, then turn off what it left on."""
+        try:
+            self._answer()
+        finally:
+            self._undo()
+
+    def _answer(self) -> None:
         while request := self._channel.recv(_MOST):
             descriptor = -1
             try:
@@ -216,13 +222,12 @@ class Helper:
                 answer = [0, value]
             except OSError as error:
                 answer = [error.errno or errno.EIO, ""]
-            except (ValueError, TypeError, LookupError, RecursionError):
+            except Exception:  # noqa: BLE001 - whatever is sent, what it left on is turned off
                 answer = [errno.EPERM, ""]
             sent = [descriptor] if descriptor >= 0 else []
             socket.send_fds(self._channel, [json.dumps(answer).encode()], sent)
             if sent and descriptor not in self._made.values():
                 os.close(descriptor)
-        self._undo()
 
     def mount(self) -> tuple[object, int]:
         """Mount tracefs where it is not."""
@@ -280,11 +285,7 @@ class Helper:
     def note(self, name: str, text: str) -> tuple[object, int]:
         """Note in the registry what somebody may have to finish: this user's, whatever is sent."""
         self._check(name)
-        document = {**json.loads(text), "owner": [self._user, self._group()], "parted": True}
-        kept = json.dumps(document)
-        if len(kept) > _LONGEST:
-            raise ValueError(name)
-        self._write(f"{name}.json", kept.encode())
+        self._write(f"{name}.json", self._with_owner(text))
         return "", -1
 
     def forget(self, name: str) -> tuple[object, int]:
@@ -295,16 +296,16 @@ class Helper:
 
     # Where its user, or root, asks a flight recorder
 
-    def lock(self, name: str) -> tuple[object, int]:
-        """Hold the lock of a flight recorder; return the file, new and the user's, to write to."""
+    def lock(self, name: str, text: str) -> tuple[object, int]:
+        """Hold the lock of a flight recorder, which says whose it is."""
         from critpath_record.shown import hold_lock
 
         if not _LOCK.fullmatch(name) or self._lock:
             raise PermissionError(errno.EPERM, name)
-        # Not the description that is handed over: whoever has one can undo its lock.
-        self._held = hold_lock(name, self._user, self._group())
+        # Root's file: who can write to one could fill /run, and undo the lock.
+        self._held = hold_lock(name, self._group(), self._with_owner(text))
         self._lock = name
-        return "", os.open(f"{PLACE}/{name}", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        return "", -1
 
     def listen(self) -> tuple[object, int]:
         """Open the socket of the flight recorder whose lock is held."""
@@ -399,6 +400,12 @@ class Helper:
         self._check(name)
         return f"{TRACEFS}/instances/{name}"
 
+    def _with_owner(self, text: str) -> bytes:
+        document = {**json.loads(text), "owner": [self._user, self._group()], "parted": True}
+        if len(kept := json.dumps(document).encode()) > _LONGEST:
+            raise ValueError(text)
+        return kept
+
     def _group(self) -> int:
         with contextlib.suppress(OSError):
             return os.stat(f"/proc/{self._parent}").st_gid or self._user
@@ -445,6 +452,9 @@ class Helper:
         for place in self._noted:
             with contextlib.suppress(OSError):
                 os.unlink(place)
+        with contextlib.suppress(OSError):
+            if self._lock:  # the file stays, for who cleans up
+                os.unlink(f"{PLACE}/{self._lock}.sock")
         for group in self._grouped.values():
             with contextlib.suppress(OSError):
                 group.remove()

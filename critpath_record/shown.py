@@ -96,8 +96,8 @@ def hush_tasks(session: str) -> str:
     return path
 
 
-def hold_lock(name: str, user: int, group: int) -> int:
-    """Hold a lock in a new file, which is a user's; raises OSError, if somebody holds it."""
+def hold_lock(name: str, group: int, text: bytes) -> int:
+    """Hold a lock in a new file that a group may read; raises OSError, if somebody holds it."""
     make_place()
     path = f"{PLACE}/{name}"
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -111,7 +111,9 @@ def hold_lock(name: str, user: int, group: int) -> int:
             os.close(before)
     held = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
     fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    os.fchown(held, user, group)
+    os.write(held, text)
+    os.fchown(held, -1, group)
+    os.fchmod(held, 0o640)
     return held
 
 

@@ -148,6 +148,7 @@ def _run(arguments: list[str], *, alone: bool) -> int:
 
     from pathlib import Path  # noqa: PLC0415 - start-up time, as what follows
 
+    from critpath.commands.output import say_what_was_opened  # noqa: PLC0415
     from critpath.commands.parser import Verb, build_parser, given_settings  # noqa: PLC0415
     from critpath.commands.settings import effective  # noqa: PLC0415
 
@@ -196,8 +197,7 @@ def _run(arguments: list[str], *, alone: bool) -> int:
 
             with decide_hosts(settings["hosts"]):
                 code = verb.run(parsed, settings)
-        _say_converted(quiet=settings["quiet"])
-        _say_stores(quiet=settings["quiet"])
+        say_what_was_opened(quiet=settings["quiet"])
     finally:
         if opened := _find_loaded("critpath.convert.opened"):
             opened.OPENED.close()
@@ -211,34 +211,6 @@ def _find_loaded(name: str) -> ModuleType | None:
     module = sys.modules.get(name)
     importing = getattr(getattr(module, "__spec__", None), "_initializing", False)
     return None if importing else module
-
-
-def _say_converted(*, quiet: bool) -> None:
-    """Say which files of other tools were converted to be read, if any were."""
-    opened = _find_loaded("critpath.convert.opened")
-    for path, converted in opened.OPENED.converted if opened else ():
-        from critpath.commands.output import hint  # noqa: PLC0415 - start-up time
-
-        took = f"{converted.seconds:.1f} s"
-        hint(
-            f"{path}: converted from {converted.kind} in {took}; critpath convert keeps it",
-            quiet=quiet,
-        )
-
-
-def _say_stores(*, quiet: bool) -> None:
-    """Say what was asked of object stores, and what of it had to be asked again."""
-    stores = _find_loaded("critpath.stores")
-    if stores is None or not stores.LEDGER.requests:
-        return
-    from critpath.commands.output import hint, warn  # noqa: PLC0415 - start-up time
-    from critpath.units import plural  # noqa: PLC0415 - as above
-
-    ledger = stores.LEDGER
-    warn(ledger.take_notes(), quiet=quiet)
-    read = f"{ledger.moved / 1e6:,.1f} of {ledger.listed / 1e6:,.1f} MB read"
-    wrote = f", {ledger.written / 1e6:,.1f} MB written" * bool(ledger.written)
-    hint(f"object store: {read}{wrote}, {plural(ledger.requests, 'request')}", quiet=quiet)
 
 
 def _fail(what: str, do: str, code: int) -> int:

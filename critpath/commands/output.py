@@ -203,6 +203,25 @@ def hint(message: str, *, quiet: bool) -> None:
         print(log_text(safe_text(name_places(message))), file=sys.stderr)
 
 
+def say_what_was_opened(*, quiet: bool) -> None:
+    """Say which files of other tools were converted to be read, and what was asked of stores."""
+    opened = sys.modules.get("critpath.convert.opened")
+    for path, converted in opened.OPENED.converted if opened else ():
+        took = f"{converted.seconds:.1f} s"
+        hint(
+            f"{path}: converted from {converted.kind} in {took}; critpath convert keeps it",
+            quiet=quiet,
+        )
+    stores = sys.modules.get("critpath.stores")
+    if stores is None or not stores.LEDGER.requests:
+        return
+    ledger = stores.LEDGER
+    warn(ledger.take_notes(), quiet=quiet)
+    read = f"{ledger.moved / 1e6:,.1f} of {ledger.listed / 1e6:,.1f} MB read"
+    wrote = f", {ledger.written / 1e6:,.1f} MB written" * bool(ledger.written)
+    hint(f"object store: {read}{wrote}, {plural(ledger.requests, 'request')}", quiet=quiet)
+
+
 def make_console(stream: IO[str] | None = None) -> Console:
     """Return a console on stdout, or another stream, in which text from a trace is only text.
 

@@ -95,10 +95,6 @@ def socket_path(lock: Path) -> Path:
 
 def _take_lock(path: Path) -> int | None:
     """Return a descriptor that holds a lock, None if somebody else does."""
-    if rooted.channel is not None:
-        with contextlib.suppress(BlockingIOError, FileExistsError):
-            return rooted.ask("lock", path.name)[1]
-        return None
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
@@ -116,23 +112,34 @@ def _take_lock(path: Path) -> int | None:
 def hold_lock(directory: Path, session: str) -> Iterator[Path]:
     """Be the only flight recorder of this name; yields the lock's path."""
     path = lock_path(directory)
+    text = json.dumps({"session": session, "directory": str(directory)})
+    if rooted.channel is not None:
+        try:
+            rooted.ask("lock", path.name, text)
+        except (BlockingIOError, FileExistsError):
+            raise _runs_already(directory) from None
+        try:
+            yield path
+        finally:
+            rooted.ask("unlock")
+        return
     descriptor = _take_lock(path)
     if descriptor is None:
-        raise UsageError(
-            f"a flight recorder of the name {directory.name} runs already",
-            "critpath dump --stop ends it; or name another directory with -o",
-        )
+        raise _runs_already(directory)
     try:
         os.ftruncate(descriptor, 0)
-        text = json.dumps({"session": session, "directory": str(directory)})
         os.pwrite(descriptor, text.encode(), 0)
         yield path
     finally:
-        if rooted.channel is None:
-            path.unlink(missing_ok=True)
-        else:
-            rooted.ask("unlock")
+        path.unlink(missing_ok=True)
         os.close(descriptor)
+
+
+def _runs_already(directory: Path) -> UsageError:
+    return UsageError(
+        f"a flight recorder of the name {directory.name} runs already",
+        "critpath dump --stop ends it; or name another directory with -o",
+    )
 
 
 @contextlib.contextmanager
@@ -159,9 +166,18 @@ def listen(lock: Path) -> Iterator[socket.socket]:
 def _locks() -> Iterator[tuple[Path, Mapping[str, Any]]]:
     """Yield the locks of this user, for root of all users, and what each says."""
     for path in find_flights():
-        with contextlib.suppress(OSError):
-            if path.suffix != _SOCKET and os.geteuid() in {0, path.lstat().st_uid}:
-                yield path, read_object(path, _LONGEST)
+        if path.suffix != _SOCKET:
+            of = read_object(path, _LONGEST)
+            if not os.geteuid() or _owner_of(of)[0] == os.geteuid():
+                yield path, of
+
+
+def _owner_of(of: Mapping[str, Any]) -> tuple[int, int]:
+    """Return the user and group that a helper's lock names, those of this process for another."""
+    match of.get("owner"):
+        case [int(uid), int(gid)]:
+            return uid, gid
+    return os.geteuid(), os.getegid()
 
 
 @dataclass(frozen=True)
@@ -189,10 +205,10 @@ class RunningFlight:
             raise UsageError(
                 f"several flight recorders run: {names}", "name one: critpath dump DIR"
             )
-        owner = running[0][0].lstat()
-        if owner.st_uid != os.geteuid():
+        uid, gid = _owner_of(running[0][1])
+        if uid != os.geteuid():
             # A user's: what it answers, and what it saves, is read as that user.
-            rooted.become(owner.st_uid, owner.st_gid, [owner.st_gid])
+            rooted.become(uid, gid, [gid])
             rooted.set_capabilities(permitted=0, effective=0)
         return cls(running[0][0])
 
@@ -239,12 +255,12 @@ def _remove(path: Path, of: Mapping[str, Any]) -> None:
     if descriptor is None:  # one of the same name has begun meanwhile
         return
     try:
-        owner = os.fstat(descriptor)
+        uid, gid = _owner_of(of)
         with contextlib.suppress(OSError):
-            if owner.st_uid == os.geteuid():
+            if uid == os.geteuid():
                 _say_killed(of)
-            else:  # a user's: root does nothing there that they might not
-                rooted.run_as(owner.st_uid, owner.st_gid, partial(_say_killed, of))
+            else:  # root does nothing there that its user might not
+                rooted.run_as(uid, gid, partial(_say_killed, of))
         socket_path(path).unlink(missing_ok=True)
         path.unlink(missing_ok=True)
     finally:

@@ -418,8 +418,8 @@ def test_a_killed_flight_recorder_of_a_user_leaves_nothing(python, box):
     assert state.lstat().st_uid == USER.pw_uid
 
 
-def test_a_lock_is_its_helpers_whatever_its_user_does_with_the_file():
-    """Who has the file can neither give the lock away nor take that of another."""
+def test_a_lock_is_its_helpers():
+    """What its user sends can neither take that of another, nor say that it is another's."""
     pair = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     serving = threading.Thread(target=rooted.Helper(pair[1], USER.pw_uid, os.getpid()).serve)
     serving.start()
@@ -433,25 +433,23 @@ def test_a_lock_is_its_helpers_whatever_its_user_does_with_the_file():
     lock = Path(rooted.PLACE) / name
     try:
         assert act("listen")[0] == errno.EPERM
-        assert act("lock", "../x")[0] == act("lock", "flight-../x")[0] == errno.EPERM
-        wrong, [file] = act("lock", name)
-        assert wrong == 0
-        fcntl.flock(file, fcntl.LOCK_UN)
+        for wrong in (("../x", "{}"), ("flight-../x", "{}"), (name, "[]"), (name, "x" * 20_000)):
+            assert act("lock", *wrong)[0] == errno.EPERM
+        text = json.dumps({"session": "s", "directory": "/d", "owner": [0, 0]})
+        assert act("lock", name, text) == (0, [])
+        assert json.loads(lock.read_text())["owner"][0] == USER.pw_uid
+        about = lock.stat()
+        assert (about.st_uid, stat.S_IMODE(about.st_mode)) == (0, 0o640)
         with lock.open("rb") as other, pytest.raises(BlockingIOError):
             fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        assert act("lock", f"{name}-2")[0] == errno.EPERM
-        wrong, [server] = act("listen")
+        assert act("lock", f"{name}-2", text)[0] == errno.EPERM
+        _, [server] = act("listen")
         assert stat.S_IMODE(lock.with_name(f"{name}.sock").stat().st_mode) == 0o600
         os.close(server)
         with pytest.raises(BlockingIOError):
-            shown.hold_lock(name, 0, 0)
+            shown.hold_lock(name, 0, b"")
         assert act("unlock")[0] == act("unlock")[0] == 0
         assert not [*Path(rooted.PLACE).glob(f"{name}*")]
-        # The next one has another file than who still has the old one open.
-        held = shown.hold_lock(name, 0, 0)
-        assert os.fstat(held).st_ino != os.fstat(file).st_ino
-        os.close(held)
-        os.close(file)
     finally:
         lock.unlink(missing_ok=True)
         pair[0].close()
@@ -554,6 +552,7 @@ HOSTILE = [
     ["note", "{name}", "[1, 2"],
     ["note", "{name}", "x" * 20_000],
     ["show", "{name}", "../../etc", "0"],
+    ["show", "{name}", "{name}", "99999999999"],
     ["hide", "../../tmp"],
     ["ask", "x/../../../tmp/y"],
     ["tell", "x/../../../tmp/y"],
@@ -608,9 +607,13 @@ def test_a_hostile_parent_gets_nothing():
     assert os.fstat(directory).st_uid == USER.pw_uid
     os.close(directory)
     (INSTANCES / name / "tracing_on").write_text("1")
+    # What is no number of a user: the marker is mounted by then.
+    ours.send(json.dumps(["show", name, name, "99999999999"]).encode())
+    assert json.loads(ours.recv(1 << 16))[0] != 0
     ours.close()
     serving.join(10)
     theirs.close()
+    assert not [*Path(rooted.PLACE).glob(f"{name}*")]
     assert (INSTANCES / name / "tracing_on").read_text() == "0\n"
     (INSTANCES / name).rmdir()
     assert tracefs.find() is not None
