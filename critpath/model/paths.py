@@ -500,13 +500,20 @@ class PathSet(Table):
         The largest over its crossings; 0 of one that stays on a host, and where hosts are one
         kernel's; None where it crosses to a host whose clock is not known.
         """
-        bounds = self.paths.take(np.array([index])).uncertainty
+        bounds = self._column_of("uncertainty", index)
         return None if (bounds < 0).any() else int(bounds.max(initial=0))
 
     def confidence(self, index: int) -> float:
         """Return how probable it is of the least sure part of a path that it is the execution's."""
-        path = self.paths.take(np.array([index]))
-        return float(path.confidence[~path.others].min(initial=1.0))
+        sure, others = (self._column_of(name, index) for name in ("confidence", "others"))
+        return float(sure[~others].min(initial=1.0))
+
+    def _column_of(self, name: str, index: int) -> Any:
+        """Return a column of one path's segments; of stored paths only its piece is fetched."""
+        if isinstance(self.paths, StoredPaths):
+            return getattr(self.paths.take(np.array([index])), name)
+        first, last = self.paths.start[index : index + 2].tolist()
+        return getattr(self.paths, name)[first:last]
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save as Parquet, for `critpath.load`: whole or not at all, equal sets to equal bytes.

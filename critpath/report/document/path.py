@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -108,6 +109,11 @@ def write_paths(paths: PathSet) -> Iterator[str]:
     The same text as `json.dumps` of `path_document`, several times faster: a path has
     100,000 segments of a few kinds, and only their times differ within a kind.
     """
+    for chunk in paths.chunks():
+        yield from _write_chunk(replace(chunk, paths=chunk.paths.resident()))
+
+
+def _write_chunk(paths: PathSet) -> Iterator[str]:
     kinds: dict[tuple[Any, ...], bytes] = {}
     of = paths.executions
     for index in range(len(paths)):

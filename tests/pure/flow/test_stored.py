@@ -12,6 +12,7 @@ from critpath.flow import _join_parts
 from critpath.model import CompareSettings, State, StoredPaths, join_paths
 from critpath.report.document.as_json import to_json
 from critpath.report.document.comparison import comparison_document
+from critpath.report.document.path import write_paths
 from critpath.store.reading import load_paths
 from critpath.vectors.table import ALPHABETS, Coder, vector_table, vectors_of, with_like_states
 
@@ -46,6 +47,12 @@ def test_the_same_document(sets, stored, options):
     assert documents[0] == documents[1]
     assert '"anomaly"' in documents[0]
     assert not any("begin" in vars(one.paths) for one in stored)  # never all of them at once
+
+
+def test_the_same_paths_as_json(sets, stored):
+    for whole, apart in zip(sets, stored, strict=True):
+        assert "".join(write_paths(apart)) == "".join(write_paths(whole))
+        assert "begin" not in vars(apart.paths)
 
 
 @pytest.mark.parametrize("kind", sorted(ALPHABETS))
