@@ -717,8 +717,10 @@ def _join_parts(parts: Iterable[PathSet]) -> PathSet:
     """Join the sets of one recording, whose facts each of them has; many segments are packed."""
     each, segments = [], 0
     for part in parts:
-        segments += len(part.paths.begin)
-        many = segments > store.RESIDENT
+        # What is stored stays so: asked for a column it would be fetched, and kept, as a whole.
+        stored = isinstance(part.paths, StoredPaths)
+        segments += 0 if stored else len(part.paths.begin)
+        many = segments > store.RESIDENT and not stored
         each.append(_pack(part) if many else part)
         del part  # while the next is walked
     if len(each) == 1:
