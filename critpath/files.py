@@ -12,7 +12,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 from typing import IO, Any, Final
@@ -80,7 +80,7 @@ def atomic(path: Path, *, sweep: bool = True) -> Iterator[IO[bytes]]:
 def given_back(paths: Iterable[Path]) -> Iterator[Callable[[Iterable[os.stat_result]], None]]:
     """Give files back what they were should what follows fail: those that are replaced in it.
 
-    Not on an object store, nor what is no regular file.
+    Not what is no regular file.
 
     Yields
     ------
@@ -93,10 +93,14 @@ def given_back(paths: Iterable[Path]) -> Iterator[Callable[[Iterable[os.stat_res
 
     def keep(files: Iterable[os.stat_result]) -> None:
         ours.extend(files)
-        for target in map(resolve_safely, paths):
-            if not os.path.lexists(target):
+        targets = [*map(resolve_safely, paths)]
+        for target in targets:
+            if stores.is_stored(target):
+                if len(targets) > 1:  # one alone is replaced as a whole
+                    stored.enter_context(stores.given_back(target))
+            elif not os.path.lexists(target):
                 kept[target] = None
-            elif target.is_file() and not stores.is_stored(target):
+            elif target.is_file():
                 old = temp_sibling(target, "old")
                 with suppress(OSError):
                     try:
@@ -106,7 +110,8 @@ def given_back(paths: Iterable[Path]) -> Iterator[Callable[[Iterable[os.stat_res
                     kept[target] = old
 
     try:
-        yield keep
+        with ExitStack() as stored:
+            yield keep
     except BaseException:
         for target, old in kept.items():
             with suppress(OSError):

@@ -19,7 +19,7 @@ import tempfile
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -606,19 +606,13 @@ def replace_directory(made: Path, target: Path) -> None:
                 publish(file, file)
     source, url = mirror.url_of(made), mirror.url_of(target)
     new = _list(source)
-    old = _list(url)
-    first = [old[name] for name in old if name == _LIST]
-    for stored in first:
-        _remove(stored)
-    for name in sorted(new, key=lambda name: name == _LIST):
-        goal = f"{url}/{name}"
-
-        def copy(fs: Any, name: str = name, goal: str = goal) -> None:
-            fs.copy(new[name].path, fs._strip_protocol(goal))  # noqa: SLF001 - as above
-
-        _try(goal, copy, writing=True)
-    for name in old.keys() - new.keys() - {_LIST}:
-        _remove(old[name])
+    with given_back(target) as old:
+        if _LIST in old:
+            _remove(old[_LIST])
+        for name in sorted(new, key=_is_list):
+            _copy(new[name], f"{url}/{name}")
+        for name in old.keys() - new.keys() - {_LIST}:
+            _remove(old[name])
     with mirror.lock:
         mirror.forget([file for file in mirror.objects if file.startswith(f"{target}/")])
         shutil.rmtree(target, ignore_errors=True)
@@ -635,6 +629,70 @@ def replace_directory(made: Path, target: Path) -> None:
     for stored in new.values():
         with suppress(CritpathError):
             _remove(stored)
+
+
+@contextmanager
+def given_back(place: Path) -> Iterator[dict[str, _Stored]]:
+    """Give what is at a place of a store back what it was should what follows fail.
+
+    Meanwhile the store keeps a copy beside it.
+
+    Yields
+    ------
+    dict
+        What was there.
+    """
+    mirror = _get_mirror()
+    url = mirror.url_of(place)
+    above, _, name = url.rpartition("/")
+    aside = f"{above}/.{name}.{os.urandom(6).hex()}.old"
+    old, kept = _list(url), dict[str, str]()
+    try:
+        for one, stored in old.items():
+            kept[one] = f"{aside}/{one}" if one else aside
+            _copy(stored, kept[one])
+        yield old
+    except BaseException:
+        try:
+            _restore(url, old, kept)
+        except CritpathError as error:
+            kept = {}
+            raise UsageError(
+                f"{url} is neither what it was nor what it was to be: {error.what}",
+                f"what it was is kept at {aside}: copy it back" if old else "remove it",
+            ) from None
+        with suppress(CritpathError), mirror.lock:
+            mirror.list_objects(url)
+        raise
+    finally:
+        with suppress(CritpathError):
+            for stored in _list(aside).values() if kept else ():
+                _remove(stored)
+
+
+def _restore(url: str, old: Mapping[str, _Stored], kept: Mapping[str, str]) -> None:
+    """Copy back what is another one or gone, and remove what is new; a list last."""
+    now = _list(url)
+    for name in sorted(now.keys() - old.keys(), key=_is_list, reverse=True):
+        _remove(now[name])
+    for name in sorted(old, key=_is_list):
+        was = old[name]
+        if name not in now or (now[name].size, now[name].stamp) != (was.size, was.stamp):
+            [copy] = _list(kept[name]).values()
+            _copy(copy, was.url)
+
+
+def _is_list(name: str) -> bool:
+    return name == _LIST
+
+
+def _copy(stored: _Stored, url: str) -> None:
+    """Have a store copy an object."""
+
+    def copy(fs: Any) -> None:
+        fs.copy(stored.path, fs._strip_protocol(url))  # noqa: SLF001 - as above
+
+    _try(url, copy, writing=True)
 
 
 def remove_directory(made: Path) -> None:

@@ -5,18 +5,21 @@
 So many as PART, or all of them (0), of the calls of each writer that PATTERN is found in:
 ``^known``.  ``tests/process/store/trying.py`` says what is right after each, ``writers.py`` what
 writes: saved paths and datasets, exports, reports, baselines, known stores, incidents and what is
-usual, dumps of a flight recorder, metrics, costs, caches, conversions, what a wheel brings.  All of
-them take some hours of a cpu; ``test_faults.py`` tries a few.  A line for each writer, and one
-for all.
+usual, dumps of a flight recorder, metrics, costs, caches, conversions, what a wheel brings; and
+``asking.py`` what writes to an object store, where it is a request that fails.  All of them take
+some hours of a cpu; ``test_faults.py`` and ``test_asking.py`` try a few.  A line for each writer,
+and one for all.
 """
 
 from __future__ import annotations
 
 import sys
 import tempfile
+from itertools import chain
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "process" / "store"))
+from asking import try_askers
 from trying import Row, try_writers
 
 
@@ -41,8 +44,13 @@ def main() -> int:
     memory = "/dev/shm"  # noqa: S108 - a directory of its own is made below it
     inside = memory if Path(memory).is_dir() else None
     rows = []
-    with tempfile.TemporaryDirectory(prefix="critpath-faults-", dir=inside) as place:
-        for row in try_writers(Path(place), part, pattern):
+    with (
+        tempfile.TemporaryDirectory(prefix="critpath-faults-", dir=inside) as place,
+        tempfile.TemporaryDirectory(prefix="critpath-asking-") as beside,
+    ):
+        for row in chain(
+            try_writers(Path(place), part, pattern), try_askers(Path(beside), part, pattern)
+        ):
             rows.append(row)
             print(describe([row]).replace("1 writers", row.writer), flush=True)
             for one in row.wrong:
