@@ -27,7 +27,7 @@ from critpath.commands.settings import (
     split_budget,
     whole,
 )
-from critpath.errors import EXIT_INTERNAL, CritpathError, UsageError
+from critpath.errors import CritpathError, UsageError
 from critpath.model.recording import MANIFEST_RUNS
 from critpath.units import NS_PER_S, format_span, plural, safe_text
 
@@ -236,9 +236,13 @@ def _record_hosts(arguments: argparse.Namespace, settings: Settings) -> int:
     if fetched:
         hint(f"{output}: {', '.join(fetched)}", quiet=quiet)
         hint(f"next: critpath clocks {shlex.quote(str(output))}", quiet=quiet)
-    else:
-        hint("critpath: no host sent its recording: nothing was kept", quiet=False)
-    return EXIT_INTERNAL if wrong else 0
+    if wrong:
+        hosts = plural(len(request.hosts), "host")
+        raise CritpathError(
+            f"{len(wrong)} of {hosts} sent no recording{'' if fetched else ': nothing was kept'}",
+            "record again when what the warnings say is mended, or copy what is left there",
+        )
+    return 0
 
 
 def _refuse_hosts_options(arguments: argparse.Namespace) -> None:

@@ -553,8 +553,13 @@ def _keep(hosts: Sequence[_Host], place: OutputDirectory) -> list[str]:
     ]
     document = {"format": HOSTS_FORMAT, "boot_id": _read_boot(), "hosts": listed}
     text = json.dumps(document) + "\n"
-    (place.write_path / HOSTS).write_text(text, encoding="utf-8")
-    place.publish(None)
+    try:
+        (place.write_path / HOSTS).write_text(text, encoding="utf-8")
+        place.publish(None)
+    except OSError as error:
+        for host in kept:  # it stays there, and here nothing does
+            host.fetched, host.wrong = False, f"its recording could not be kept ({error.strerror})"
+        return []
     for host in kept:
         host.say("fetched")
     return fetched

@@ -107,6 +107,18 @@ def test_one_that_fails_ends_the_others_and_leaves_what_was_recorded(tmp_path, b
     assert said in shown
 
 
+@pytest.mark.usefixtures("ssh")
+def test_where_the_list_of_hosts_cannot_be_written_nothing_is_kept(tmp_path, monkeypatch, capsys):
+    """They keep what they recorded, and it is said where."""
+    monkeypatch.setattr(remote, "HOSTS", "none/hosts.json")
+    assert record(tmp_path, "web,app", "--no-probes") == 125
+    assert kept(tmp_path) == []
+    *warnings, what, do = capsys.readouterr().err.splitlines()
+    assert sum("could not be kept" in line and "left there, in /" in line for line in warnings) == 2
+    assert what == "critpath: 2 of 2 hosts sent no recording: nothing was kept"
+    assert do.startswith("  record again")
+
+
 def test_a_host_that_does_not_hang_up_is_waited_for_no_longer(tmp_path, ssh, monkeypatch):
     monkeypatch.setattr(remote, "_PARTING", 0.1)
     assert record(tmp_path, "stay,web", "--no-probes") == 0

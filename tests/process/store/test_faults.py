@@ -22,7 +22,7 @@ from trying import try_writers
 # One of each kind of what is written, and how many of its calls fail by day.
 FEW = (
     (6, r"^export (paths|dataset, again|collapsed, again)|^baseline update|^query parquet, again"),
-    (8, r"^report, red|^explore|^convert perf.data|^convert Perf.*again|^demo"),
+    (8, r"^report, red|^explore|^convert perf.data|^convert Perf.*again|^demo|^record, of"),
     (12, r"^known (remove|relabel)|^known add, a label|^metrics|^costs|^what |state, 2$"),
     (10, r"^incidents|^a dump of a flight"),
 )

@@ -25,6 +25,7 @@ sys.path[:0] = [
     str(HERE),
     str(TESTS / "fuzz"),
     *(str(TESTS / "pure" / name) for name in ("known", "store", "incidents")),
+    str(TESTS / "process" / "record"),
 ]
 
 
@@ -120,6 +121,7 @@ def make_writers(given: Path) -> Iterator[Writer]:
     yield from _beside(given)
     yield from _incidents(given)
     yield from _shipped()
+    yield from _hosts(given)
     yield from _flights(given)
 
 
@@ -448,6 +450,33 @@ def _shipped() -> Iterator[Writer]:
         lambda place: command("demo", "--shipped", "--quiet", place),
         group=unpacked,
     )
+
+
+def _hosts(given: Path) -> Iterator[Writer]:
+    """What hosts send as archives; what fails is here, and not with them."""
+    from test_remote import CRITPATH, SSH  # noqa: PLC0415 - in the other process
+
+    from critpath import __version__  # noqa: PLC0415 - as above
+
+    hosts = given / "away"
+    hosts.mkdir()
+    away = f"#!/bin/sh\nunset LD_PRELOAD\nTMPDIR={hosts}; export TMPDIR\n"
+    for name, text in (("ssh", SSH), ("critpath", CRITPATH)):
+        made = text.replace("#!/bin/sh\n", away).replace("@BIN@", str(hosts))
+        (hosts / name).write_text(made.replace("@IS@", __version__))
+        (hosts / name).chmod(0o755)
+
+    def work(place: Path) -> int:
+        os.environ["PATH"] = f"{hosts}{os.pathsep}{os.environ['PATH']}"
+        words = ("--hosts", "web,app", "--no-probes", "--duration", "0.01")
+        return command("record", "--quiet", *words, "-o", place / "rec")
+
+    def of_host(name: str) -> str:
+        """A host's recording is there as a whole."""
+        parts = Path(name).parts
+        return "/".join(parts[:2]) if len(parts) > 2 else ""
+
+    yield Writer("record, of hosts", work, group=of_host, again=False)
 
 
 def _flights(given: Path) -> Iterator[Writer]:
