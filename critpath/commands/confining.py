@@ -57,11 +57,15 @@ def confine(arguments: argparse.Namespace, settings: Settings) -> None:
         direct, rooms = _make_rooms(arguments, locks)
         made = [room for room in rooms.values() if isinstance(room, Path)]
         trees = [room / steward.TREE for room in made if arguments.verb == "export"]
-        for tree in trees:
-            tree.mkdir()
-        if scratch := _make_scratch(locks):
-            made.append(scratch)
-        steward.begin(rooms, scratch, partial(_discard_all, made))
+        try:
+            for tree in trees:
+                tree.mkdir()
+            if scratch := _make_scratch(locks):
+                made.append(scratch)
+            steward.begin(rooms, scratch, partial(_discard_all, made))
+        except BaseException:
+            _discard_all(made)
+            raise
     if scratch:
         tempfile.tempdir = os.environ["TMPDIR"] = str(scratch)
     several = settings["jobs"] != 1 or settings["reader"] == "babeltrace2"

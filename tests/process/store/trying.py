@@ -128,14 +128,19 @@ class Trials:
             os.environ |= {"TMPDIR": str(self.temporary), "HOME": str(self.place / "cache")}
             os.environ["XDG_CACHE_HOME"] = os.environ["HOME"]
             tempfile.tempdir = None
-            self.switch.arm(self.place, pair=pair, log=log)
+            # Both are opened before what is confined opens nothing more.
+            notes = log.open("a") if log else None
+            modules = (self.top / "modules").open("w") if log else None
+            at = Path(f"/dev/fd/{notes.fileno()}") if notes else None
+            self.switch.arm(self.place, pair=pair, log=at)
             try:
                 status = int(work(self.out) or 0)
             except BaseException:  # noqa: BLE001 - whatever it is, it is found
                 traceback.print_exc()
             atexit._run_exitfuncs()
-            if log:
-                (self.top / "modules").write_text(json.dumps(sorted({*sys.modules} - self._known)))
+            if modules:
+                modules.write(json.dumps(sorted({*sys.modules} - self._known)))
+                modules.flush()
             sys.stderr.flush()
         os._exit(status if os.getpid() == own else _LEAVES)
 

@@ -7,12 +7,14 @@ import dataclasses
 import io
 import json
 import os
+import re
 import shutil
 import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
@@ -88,9 +90,26 @@ def restore(place: Path, state: dict[str, bytes | None]) -> None:
 
 def command(*words: str | Path) -> int:
     """Run critpath."""
-    from critpath.commands import main  # noqa: PLC0415 - in the other process
+    from critpath import steward  # noqa: PLC0415 - in the other process
+    from critpath.commands import main  # noqa: PLC0415 - as above
 
-    return main([str(word) for word in words])
+    try:
+        return main([str(word) for word in words], alone=bool(_confining))
+    finally:
+        steward.finish()
+
+
+_confining: Final[list[bool]] = []
+
+
+def confined(writer: Writer) -> Writer:
+    """Return a writer whose command confines its process, as it does that of a user."""
+
+    def work(place: Path) -> int:
+        _confining.append(True)  # in a child that does nothing else
+        return writer.work(place)
+
+    return dataclasses.replace(writer, name=f"confined: {writer.name}", work=work)
 
 
 def ended(work: Callable[[], object]) -> int:
@@ -114,10 +133,13 @@ def make_writers(given: Path) -> Iterator[Writer]:
 
     for _ in make_seeds(given):
         pass
-    yield from _paths(given)
-    yield from _reports(given)
-    yield from _conversions(given)
-    yield from _known()
+    from critpath.confined import is_offered  # noqa: PLC0415 - as above
+
+    for writer in chain(_paths(given), _reports(given), _conversions(given), _known()):
+        yield writer
+        # Processes of its own that read for it find no place to note their calls.
+        if is_offered() and not re.search(r"of recordings|^known add", writer.name):
+            yield confined(writer)
     yield from _beside(given)
     yield from _incidents(given)
     yield from _shipped()
