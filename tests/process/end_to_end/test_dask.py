@@ -96,6 +96,16 @@ def begin_cluster(
             process.wait()
 
 
+def begin(
+    command: list[str | Path], place: Path, environment: Mapping[str, str]
+) -> subprocess.Popen[str]:
+    """Begin a command whose output is read."""
+    pipe = subprocess.PIPE
+    return subprocess.Popen(
+        command, cwd=place, env=environment, stdout=pipe, stderr=pipe, text=True
+    )
+
+
 @pytest.fixture
 def recordings(tmp_path: Path, guest: Callable[[str], Path]) -> list[str]:
     """Names that only the user's current directory can tell."""
@@ -131,14 +141,7 @@ def test_a_worker_is_killed_and_nothing_is_lost_or_doubled(
         ),
         *("-o", "far", "--engine", f"dask:{cluster.address}"),
     ]
-    with subprocess.Popen(
-        command,
-        cwd=here,
-        env=ENVIRONMENT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as run:
+    with begin(command, here, ENVIRONMENT) as run:
         parts = wait_for(lambda: list(here.glob(".far.*.partial/**/part-*.parquet")))
         victim.kill()
         out, err = run.communicate()
@@ -219,14 +222,7 @@ def test_whatever_is_lost_in_mid_run_is_said_in_two_lines(
             f"from critpath.engines import tasks; {patience}\nfrom critpath.commands import entry"
         )
         command = [sys.executable, "-P", "-c", f"{line}; entry()", *words]
-        with subprocess.Popen(
-            [*command, "--engine", f"dask:{cluster.address}"],
-            cwd=here,
-            env=ENVIRONMENT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as run:
+        with begin([*command, "--engine", f"dask:{cluster.address}"], here, ENVIRONMENT) as run:
             wait_for(reached.exists)
             scheduler, worker = cluster.processes
             for name in lost.split(", "):
@@ -236,8 +232,8 @@ def test_whatever_is_lost_in_mid_run_is_said_in_two_lines(
                     (scheduler if name == "scheduler" else worker).kill()
             out, err = run.communicate()
     assert (run.returncode, out, len(err.splitlines())) == (125, "", 2), err
-    for line, begin in zip(err.splitlines(), said, strict=True):
-        assert line.startswith(begin.format(cluster.address)), err
+    for line, words_of in zip(err.splitlines(), said, strict=True):
+        assert line.startswith(words_of.format(cluster.address)), err
     assert sorted(path.name for path in here.iterdir()) == before
 
 
@@ -314,13 +310,8 @@ def test_workers_read_and_write_on_a_store_themselves(critpath, guest, cluster, 
         victim, _ = (cluster.worker(there) for _ in range(2))
         words = ("export", "--format", "paths", "--execution", REQUESTS, "s3://hosts/day")
         command = [sys.executable, "-m", "critpath", *words, "-o", "s3://hosts/paths"]
-        with subprocess.Popen(
-            [*command, "--engine", f"dask:{cluster.address}"],
-            cwd=tmp_path,
-            env=ENVIRONMENT | there,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+        with begin(
+            [*command, "--engine", f"dask:{cluster.address}"], tmp_path, ENVIRONMENT | there
         ) as run:
             cluster.wait_for(lambda: [n for n in fs.find("hosts", refresh=True) if "partial" in n])
             victim.kill()

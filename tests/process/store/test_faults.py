@@ -45,6 +45,16 @@ def test_whichever_call_fails_the_old_state_is_there_or_the_new(part, pattern):
     assert not wrong, "\n".join(wrong[:20])
 
 
+def run(environment, *words):
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "critpath", *words],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
 @pytest.mark.parametrize("before", [False, True])
 def test_files_of_a_confined_command_are_all_new_or_all_old(tmp_path, before):
     """A process beside it gives them their names: of four the third does not get its own."""
@@ -57,13 +67,7 @@ def test_files_of_a_confined_command_are_all_new_or_all_old(tmp_path, before):
         (out / kind).write_text("before")
     environment = {**os.environ, **switch.environment(build(tmp_path))}
     switch.arm(out, pair=Pair("rename", 3, errno.EIO))
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "critpath", "report", str(golden), *places],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run(environment, "report", str(golden), *places)
     assert switch.called == "rename"
     assert done.returncode == 2, done.stderr
     assert {path.name: path.read_text() for path in out.iterdir()} == (
@@ -79,13 +83,7 @@ def test_a_directory_that_cannot_be_made_leaves_none_of_a_confined_command(tmp_p
     words = ("export", str(paths), "--format", "speedscope", "-o", str(out / "made"))
     environment = {**os.environ, **switch.environment(build(tmp_path))}
     switch.arm(out, pair=Pair("mkdir", 2, errno.EDQUOT))
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "critpath", *words],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run(environment, *words)
     assert (switch.called, done.returncode) == ("mkdir", 125), done.stderr
     assert len(done.stderr.splitlines()) == 2
     assert not [*out.iterdir()]
