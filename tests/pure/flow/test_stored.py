@@ -9,7 +9,7 @@ import pytest
 
 from critpath import flow, store
 from critpath.flow import _join_parts
-from critpath.model import CompareSettings, State, StoredPaths, join_paths
+from critpath.model import CompareSettings, Piece, State, StoredPaths, join_paths
 from critpath.report.document.as_json import to_json
 from critpath.report.document.comparison import comparison_document
 from critpath.report.document.path import write_paths
@@ -111,3 +111,11 @@ def test_who_waits_knows_the_verdict_before_all_is_explained(sets):
     assert known == sorted(known)
     assert sum(known) >= 2
     assert next(message for message in told if "(4 of 4)" in message).startswith(word)
+
+
+def test_joining_fetches_nothing_that_is_stored(sets):
+    def fetch():
+        raise AssertionError("fetched")
+
+    part = replace(sets[0], paths=StoredPaths([Piece(len(sets[0]), fetch)]))
+    assert _join_parts(iter([part])) is part
