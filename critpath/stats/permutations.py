@@ -643,7 +643,7 @@ def make_ready(picked: Picked, units: int) -> Picked:
     if k * GATE.sparse <= units:
         return picked
     weights = np.zeros((many, units))
-    weights.put(picked + units * np.arange(many)[:, None], 1.0)
+    weights.put(np.asarray(picked + units * np.arange(many)[:, None], np.int64), 1.0)
     return weights
 
 
