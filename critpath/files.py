@@ -504,7 +504,8 @@ class Overflow:
 
 def _lost(why: str) -> UsageError:
     return UsageError(
-        f"the temporary file of a comparison: {why}", "set TMPDIR to a directory on another disk"
+        f"the temporary file of paths that wait: {why}",
+        "set TMPDIR to a directory on another disk",
     )
 
 

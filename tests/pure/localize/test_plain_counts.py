@@ -18,7 +18,8 @@ from critpath.localize import counts as counting
 from critpath.localize.counts import StepCounts, count_rivals, count_steps
 from critpath.model import INTERFERENCE, RUNNING, State, Step, Symbol, VectorTable
 from critpath.schema.parameters.localize import COUNTS
-from critpath.vectors import Coder, trips_of
+from critpath.vectors import Coder
+from critpath.vectors.table import trips_of
 
 SYMBOLS = (
     Symbol(State.RUN), Symbol(State.WAIT_DISK), Symbol(State.WAIT_TASK, "db"),
