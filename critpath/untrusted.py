@@ -38,8 +38,8 @@ _DAMAGE: Final = (
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
 # What the system cannot do now; anything else is what the file is.
 _TROUBLES: Final = _FULL - {errno.EFBIG} | {
-    *(errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EACCES, errno.EBUSY),
-    *(errno.ENOLCK, errno.ESTALE, errno.ETIMEDOUT),
+    *(errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EACCES, errno.EPERM),
+    *(errno.EBUSY, errno.ENOLCK, errno.ESTALE, errno.ETIMEDOUT),
 }
 _DECODERS: Final = frozenset({"pyarrow", "msgspec", "struct", "zlib", "_csv"})
 
@@ -89,6 +89,15 @@ def find_trouble(error: BaseException | None) -> OSError | None:
             return error
         error = error.__cause__
     return None
+
+
+def is_there(path: Path) -> bool:
+    """Tell whether anything has a name; OSError without an answer, which `lexists` takes for no."""
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
 
 
 def read_regular(

@@ -21,7 +21,14 @@ from critpath.incidents.dumps import NAME
 from critpath.incidents.usual import DIRECTORY
 from critpath.report.document import load_document, to_json, to_plain
 from critpath.units import safe_text
-from critpath.untrusted import LARGEST, find_trouble, load_json, read_regular, refuse_damaged
+from critpath.untrusted import (
+    LARGEST,
+    find_trouble,
+    is_there,
+    load_json,
+    read_regular,
+    refuse_damaged,
+)
 
 INCIDENT, COMPARISON, PAGE = "incident.json", "comparison.json", "page.html"
 STATE: Final = "state.json"
@@ -79,7 +86,7 @@ def load_incident(place: Path) -> IncidentDocument:
 def load_comparison(place: Path) -> ComparisonDocument | None:
     """Return the comparison that an incident rests on, None if there is none."""
     file = place / COMPARISON
-    found = _load(file, LARGEST) if os.path.lexists(file) else None
+    found = _load(file, LARGEST) if is_there(file) else None
     return found if isinstance(found, ComparisonDocument) else None
 
 
@@ -108,7 +115,7 @@ def _read(file: Path, most: int) -> bytes:
 
 def load_state(directory: Path) -> LookingState | None:
     """Return what was kept in mind; None where that is damaged, an error where it is not read."""
-    if not os.path.lexists(directory / STATE):
+    if not is_there(directory / STATE):
         return LookingState()
     try:
         return LookingState.read(load_json(_read(directory / STATE, _LARGEST_STATE)))
@@ -162,10 +169,17 @@ def remove_oldest(directory: Path, most: int, made: str) -> None:
     for name in names:
         if room <= most:
             return
-        if name == made or os.path.lexists(directory / name / _KEPT):
+        if name == made or _is_kept(directory / name):
             continue
         shutil.rmtree(directory / name, ignore_errors=True)
         room -= sizes[name]
+
+
+def _is_kept(place: Path) -> bool:
+    try:
+        return is_there(place / _KEPT)
+    except OSError:  # it may be
+        return True
 
 
 def _measure(place: Path) -> int:

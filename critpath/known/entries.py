@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import errno
 import json
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -38,7 +37,7 @@ from critpath.model.signatures import (
 )
 from critpath.stores import remove_file
 from critpath.units import safe_text
-from critpath.untrusted import load_json, read_regular, refuse_damaged
+from critpath.untrusted import is_there, load_json, read_regular, refuse_damaged
 
 STORE_FORMAT: Final = "critpath/known/1"
 ENTRY_FORMAT: Final = "critpath/known-entry/1"
@@ -216,7 +215,7 @@ def _files(path: Path, notes: list[str], *, skip_bad: bool) -> Iterator[tuple[st
 def _listed(directory: Path) -> list[Path]:
     """Return what is in a directory, in order; nothing where it is not there."""
     with refuse_damaged(directory, _DO):
-        return sorted(directory.iterdir()) if os.path.lexists(directory) else []
+        return sorted(directory.iterdir()) if is_there(directory) else []
 
 
 def _load(file: Path, path: Path) -> Mapping[str, Any]:

@@ -226,7 +226,7 @@ def remove_oldest(top: Path, most: int, made: Path | None = None) -> int:
     remove_gone(top)
     of_class: dict[str, list[Path]] = {"": [], COMMAND: [], USUAL: []}
     for place in find_dumps(top):
-        if not os.path.lexists(place / _KEPT):
+        if not _is_kept(place):
             of_class[_find_class(place)].append(place)
     room = {"": most, COMMAND: most, USUAL: min(most, _USUAL_KEPT)}
     old = [p for of, found in of_class.items() for p in found[: max(0, len(found) - room[of])]]
@@ -248,6 +248,16 @@ def remove_oldest(top: Path, most: int, made: Path | None = None) -> int:
         finally:
             os.close(descriptor)
     return removed
+
+
+def _is_kept(place: Path) -> bool:
+    try:
+        (place / _KEPT).lstat()
+    except FileNotFoundError:
+        return False
+    except OSError:  # it may be
+        return True
+    return True
 
 
 def remove_gone(top: Path, prefix: str = _GONE) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -16,7 +17,7 @@ import pytest
 
 from critpath.documents import IncidentDocument
 from critpath.documents.incidents import TriggerEntry
-from critpath.errors import UnreadableError, UsageError
+from critpath.errors import CritpathError, UnreadableError, UsageError
 from critpath.incidents import keeping
 from critpath.incidents.choosing import find_chances, focus, is_known, split_at, thin
 from critpath.incidents.dumps import Dump, find_images
@@ -374,6 +375,53 @@ def test_the_oldest_make_way_but_what_is_kept(host: Host) -> None:
     made.append(host.dump("loss", count=5))
     host.looker.look()
     assert keeping.list_incidents(host.place) == [made[0], made[-1]]
+
+
+def test_what_is_not_answered_is_no_no(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that fails: an incident may be one to be kept, and there may be a state."""
+    made = []
+    for _ in range(2):
+        made.append(host.dump("loss", count=5))
+        host.looker.look()
+        host.pass_time(2 * HOUR)
+    real = Path.lstat
+
+    def refuse(path: Path) -> os.stat_result:
+        if path.name in {"keep", "state.json"}:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return real(path)
+
+    monkeypatch.setattr(Path, "lstat", refuse)
+    keeping.remove_oldest(host.place, 0, made[-1])
+    with pytest.raises(OSError, match="Input/output error"):
+        host.look_anew()
+    monkeypatch.undo()
+    assert keeping.list_incidents(host.place) == made
+    assert host.look_anew().state.seen == made
+
+
+def test_an_incident_that_may_not_be_made_is_none_without_its_comparison(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host.dump("usual")
+    host.looker.look()
+    host.pass_time(HOUR)
+    name = host.dump("latency p99 > 250ms over 30s", asks=22)
+
+    real = Path.chmod
+
+    def refuse(path: Path, mode: int) -> None:
+        monkeypatch.setattr(Path, "chmod", real)  # once
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), str(path), mode)
+
+    monkeypatch.setattr(Path, "chmod", refuse)
+    with pytest.raises(CritpathError, match="Operation not permitted"):
+        host.looker.look()
+    monkeypatch.undo()
+    assert keeping.list_incidents(host.place) == []
+    host.looker = host.look_anew()
+    assert host.looker.look() == 1
+    assert keeping.load_comparison(host.place / name) is not None
 
 
 def test_the_window_is_as_long_as_it_takes() -> None:

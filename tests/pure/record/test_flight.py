@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import errno
 import fcntl
 import itertools
 import json
@@ -363,6 +364,30 @@ def test_conditions_remove_no_dump_that_was_asked_for_and_none_that_is_to_be_kep
     assert remove_oldest(tmp_path, 2) == 3
     assert find_dumps(tmp_path)[:3] == [*asked, kept]
     assert len(find_dumps(tmp_path)) == 5
+
+
+def test_a_dump_that_may_be_kept_is_not_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it is, the disk does not answer."""
+    dumps = [put_dump(tmp_path, f"2026110{day}T000000Z-loss") for day in (1, 2, 3)]
+    refuse_looks(monkeypatch, "keep")
+    assert remove_oldest(tmp_path, 1) == 0
+    monkeypatch.undo()
+    assert find_dumps(tmp_path) == dumps
+
+
+def refuse_looks(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Let every question for what has this name fail, as of a disk that is broken."""
+    real = os.lstat
+
+    def look(path: Any, **how: Any) -> os.stat_result:
+        if Path(path).name == name:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return real(path, **how)
+
+    monkeypatch.setattr(os, "lstat", look)
+    monkeypatch.setattr(Path, "lstat", look)
 
 
 def test_a_dump_is_named_after_what_triggered_it() -> None:
