@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import signal
 import subprocess
 import sys
@@ -103,12 +104,13 @@ def start():
         child.communicate()
 
 
-def unfinished(place, session):
+def unfinished(place, session, owner=None):
     (place / "raw").mkdir(parents=True)
     (place / "raw" / "raw.json").touch()
     empty = Manifest("recording", session, (), "", (), {"name": "ftrace"}, "", {}, {}, 0, 0)
     write_manifest(place, empty)
-    register(session, place, "ftrace")
+    register(session, place, "ftrace", owner)
+    return place
 
 
 @pytest.mark.usefixtures("instances")
@@ -159,3 +161,17 @@ def test_who_cleans_is_not_cleaned_away(tmp_path, start):
     unfinished(tmp_path / "out", session)
     _, said = start(session, CLEANS, session, CLEANS)
     assert json.loads(said) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="changes owners, which needs root")
+@pytest.mark.usefixtures("played")
+def test_what_a_user_put_in_the_place_of_a_killed_recording_is_left_alone(tmp_path):
+    nobody = pwd.getpwnam("nobody")
+    forged = unfinished(tmp_path / "out", dead_name(), (nobody.pw_uid, nobody.pw_gid))
+    os.chown(forged, nobody.pw_uid, -1)
+    before = (forged / "critpath.json").read_bytes()
+    assert remove_leftovers(lambda *_: None)
+    assert read_entries() == []
+    assert (forged / "critpath.json").read_bytes() == before
+    assert (forged / "critpath.json").stat().st_uid == 0
+    assert sorted(p.name for p in forged.iterdir()) == ["critpath.json", "raw"]

@@ -21,7 +21,7 @@ from critpath_record.manifests import write_manifest
 from critpath_record.output import OutputDirectory
 from critpath_record.recorder import RECORDERS
 from critpath_record.recovery import finish_recording
-from critpath_record.registry import read_entries, register
+from critpath_record.registry import register
 from critpath_record.user import User
 from tests.played.names import dead_name
 
@@ -167,21 +167,6 @@ def test_a_recording_of_another_user_is_not_finished_by_root(tmp_path):
     out.chmod(0o777)
     with pytest.raises(CritpathError, match="others may write"):
         finish_recording(out, lambda _: None)
-
-
-@root
-@pytest.mark.usefixtures("played")
-def test_what_a_user_put_in_the_place_of_a_killed_recording_is_left_alone(tmp_path):
-    session = dead_name()
-    forged = unfinished(tmp_path / "out", session)
-    os.chown(forged, nobody().pw_uid, -1)
-    register(session, forged, "ftrace", (nobody().pw_uid, nobody().pw_gid))
-    before = (forged / "critpath.json").read_bytes()
-    assert remove_leftovers(lambda *_: None)
-    assert read_entries() == []
-    assert (forged / "critpath.json").read_bytes() == before
-    assert (forged / "critpath.json").stat().st_uid == 0
-    assert content(forged) == ["critpath.json", "raw"]
 
 
 @root
