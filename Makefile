@@ -108,7 +108,7 @@ mutants: installed packages-test ## 300 changed lines of what judges: how many t
 EVALUATE = PATH=$(INSTALLED)/bin:$$PATH $(INSTALLED)/bin/python evaluation/results.py
 
 # BUSY=2: beside two busy loops.  FULL=1: 100 M events, and a million runs against a million, too.
-bench: installed packages-test ## speed as ratios against peers measured beside, in one table (half an hour)
+bench: installed packages-test ## speed as ratios against peers measured beside, in one table (20 minutes)
 	$(EVALUATE) $(if $(BUSY),--busy $(BUSY)) evaluation/benchmarks/scale.py $(if $(FULL),--full)
 
 bench-all: installed packages-test ## every benchmark, of quality too (hours)

@@ -361,6 +361,8 @@ def stored(n: int, directory: Path, *, only: int | None = None) -> list[Row]:
 
     All ways, or the first few only.
     """
+    directory = directory / "stored"
+    directory.mkdir()
     apart(lambda: save_stored(n, 20, directory))
     critpath = Path(sys.executable).with_name("critpath")
     files = [directory / f"{which}.parquet" for which in ("normal", "sample")]

@@ -7,6 +7,7 @@ Turns without and with ``top`` alternate; the machine's load stands beside them.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import signal
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from measuring import LeftOut, Row, add_rows, take_rows
@@ -42,8 +44,35 @@ os.close(a[1])
 
 
 def cpu_time(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    """Return the seconds that a process's threads had a cpu."""
+    threads = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return sum(int(file.read_text().split()[0]) for file in threads) / 1e9
+
+
+@contextlib.contextmanager
+def flying(place: Path, *options: str) -> Iterator[int]:
+    """Have a flight recorder record; yield its process."""
+    words = [*CRITPATH, "record", "--always", "--profile", "minimal", "--keep", "24h", *options]
+    with subprocess.Popen([*words, "-o", place], stderr=subprocess.PIPE, text=True) as flight:
+        assert flight.stderr is not None
+        try:
+            while "profile" not in (line := flight.stderr.readline()):
+                if not line:
+                    raise SystemExit("the flight recorder ended")
+            yield flight.pid
+        finally:  # it records for ever
+            flight.send_signal(signal.SIGTERM)
+            flight.communicate()
+
+
+def measure_idle(pid: int, seconds: float) -> tuple[float, float]:
+    """Return the share of a cpu that a recorder takes beside no load of ours, and its MB."""
+    time.sleep(5)  # it has begun
+    before, begun = cpu_time(pid), time.monotonic()
+    time.sleep(seconds)
+    share = (cpu_time(pid) - before) / (time.monotonic() - begun)
+    status = Path(f"/proc/{pid}/status").read_text()
+    return share, int(status.partition("VmRSS:")[2].split()[0]) / 1e3
 
 
 def ask(place: Path, *words: str) -> dict:
@@ -69,56 +98,40 @@ def main() -> None:
         add_rows(asked.rows, [LeftOut("a flight recorder", "it needs root")])
         return
     with tempfile.TemporaryDirectory() as top:
+        memory = ("--memory", asked.memory)
+        with flying(Path(top) / f"idle-{os.getpid()}", *memory) as pid:  # as it is by itself
+            idle, megabytes = measure_idle(pid, asked.seconds * asked.turns)
         place = Path(top) / f"flight-{os.getpid()}"
-        flight = subprocess.Popen(
-            [
-                *(*CRITPATH, "record", "--always", "--overhead", "1000%", "--profile", "minimal"),
-                *("--memory", asked.memory, "--keep", "24h", *asked.options, "-o", place),
-            ],
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert flight.stderr is not None
-        load = None
-        try:
-            while "profile" not in (line := flight.stderr.readline()):
-                if not line:
-                    raise SystemExit("the flight recorder ended")
-            time.sleep(2)
-            before, begun = cpu_time(flight.pid), time.monotonic()
-            time.sleep(asked.seconds * asked.turns)
-            idle = (cpu_time(flight.pid) - before) / (time.monotonic() - begun)
-            memory = (
-                Path(f"/proc/{flight.pid}/status").read_text().partition("VmRSS:")[2].split()[0]
-            )
-            long = asked.seconds * asked.turns * 2 + 10
-            # Long enough to fill the buffers before they are moved.
-            load = subprocess.Popen([sys.executable, "-c", LOAD, str(long), "0.002"])
+        long = asked.seconds * asked.turns * 2 + 10
+        # Long enough to fill the buffers before they are moved.
+        words = [sys.executable, "-c", LOAD, str(long), "0.002"]
+        with (
+            flying(place, *memory, "--overhead", "1000%", *asked.options) as pid,
+            subprocess.Popen(words) as load,
+        ):
             time.sleep(2)
             cost: dict[bool, list[float]] = {False: [], True: []}
-            for turn in range(2 * asked.turns):
-                shown = turn % 2 == 1
-                words = [*CRITPATH, "top", str(place), "--json", "--duration", str(asked.seconds)]
-                before, begun = cpu_time(flight.pid), time.monotonic()
-                if shown:
-                    subprocess.run(words, stdout=subprocess.DEVNULL, check=True)
-                else:
-                    time.sleep(asked.seconds)
-                cost[shown].append((cpu_time(flight.pid) - before) / (time.monotonic() - begun))
-            status = ask(place, "--status")
-            seconds = time.monotonic()
-            ask(place)
-            seconds = time.monotonic() - seconds
-            after = ask(place, "--status")
-        finally:  # it records for ever
-            flight.send_signal(signal.SIGTERM)
-            flight.communicate()
-            if load is not None:
+            try:
+                for turn in range(2 * asked.turns):
+                    shown = turn % 2 == 1
+                    words = [*CRITPATH, "top", str(place), "--json"]
+                    before, begun = cpu_time(pid), time.monotonic()
+                    if shown:
+                        words += ["--duration", str(asked.seconds)]
+                        subprocess.run(words, stdout=subprocess.DEVNULL, check=True)
+                    else:
+                        time.sleep(asked.seconds)
+                    cost[shown].append((cpu_time(pid) - before) / (time.monotonic() - begun))
+                status = ask(place, "--status")
+                seconds = time.monotonic()
+                ask(place)
+                seconds = time.monotonic() - seconds
+                after = ask(place, "--status")
+            finally:
                 load.terminate()
-                load.wait()
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cpus")
     print(f"recorder beside no load of ours: {100 * idle:.3f} % of a cpu", end=", ")
-    print(f"{int(memory) / 1e3:.0f} MB")
+    print(f"{megabytes:.0f} MB")
     for shown, of in cost.items():
         what = "with top" if shown else "alone"
         print(
@@ -128,7 +141,7 @@ def main() -> None:
         asked.rows,
         [
             Row("flight_idle", "flight recorder, idle: % of a cpu", (100 * idle,), 0.1, False),
-            Row("flight_memory", "the same: memory, MB", (int(memory) / 1e3,)),
+            Row("flight_memory", "the same: memory, MB", (megabytes,)),
         ],
     )
     print(f"gates closed for {1000 * after['dumps']['closed']:.0f} ms to move", end=" ")

@@ -11,7 +11,7 @@ bindings of babeltrace2 (3 fields of every event, on a smaller trace, per event)
 time and memory grow with the trace; limits of memory; jobs.  Other scripts add the rows of
 what they measure (``--rows``): types, comparisons, alignment, requests, recording.  Beside
 every figure: the same of the release before (``previous.json``), measured on the same kind of
-machine.  The default takes about half an hour; ``--full`` goes to 100 M events (8 GB of disk)
+machine.  The default takes some twenty minutes; ``--full`` goes to 100 M events (8 GB of disk)
 and to a comparison of a million with a million, ``--only`` measures some parts.
 The last column says what bounds a figure, as far as the same run has measured it; what misses
 its target is bold.
@@ -535,7 +535,8 @@ def contribute(rows: Rows, parts: Sequence[str], *, full: bool) -> None:
         more = ("--large", "1000000") if full and name == "compare_speed.py" else ()
         with tempfile.NamedTemporaryFile(prefix="critpath-rows-") as file:
             command = [sys.executable, str(script), *words, *more, "--rows", file.name]
-            code = subprocess.run(command, check=False).returncode
+            # Beside the table, which is what is kept of a run.
+            code = subprocess.run(command, check=False, stdout=sys.stderr).returncode
             rows += read_rows(Path(file.name))
         if code:
             rows.append(LeftOut(name, f"it ended with {code}"))
