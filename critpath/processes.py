@@ -191,7 +191,7 @@ def _do_in_two(works: Sequence[Callable[[], Any]]) -> list[Any]:
 
 
 class _Copy:
-    """A copy of this process that does some works; it ends when nobody waits for them any more."""
+    """A copy of this process that does some works; it ends with the process that waits for them."""
 
     def __init__(self, works: Sequence[Callable[[], Any]]) -> None:
         _TURN()
@@ -215,13 +215,13 @@ class _Copy:
         status = 1
         with suppress(BaseException), os.fdopen(result, "wb") as stream:
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # of who waits
-            signal.signal(signal.SIGIO, signal.SIG_DFL)  # nobody waits any more: it ends
+            signal.signal(signal.SIGIO, signal.SIG_DFL)  # ends this one, once who waits has ended
             os.close(self._asking)
             _DIVIDED.set(True)
             fcntl.fcntl(asked, fcntl.F_SETOWN, os.getpid())
             fcntl.fcntl(asked, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)
             try:
-                os.read(asked, 1)  # the end, if nobody waits by now
+                os.read(asked, 1)  # end of file if the waiting process has ended already
             except BlockingIOError:
                 fcntl.lockf(_TURN(), fcntl.LOCK_EX)  # until copies that began before have done
                 given = [work() for work in works]

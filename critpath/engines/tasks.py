@@ -348,7 +348,7 @@ _GRACE: Final = 3  # technical: for dask to say that it did not
 _PERIOD: Final = 2  # technical: s between two questions to a scheduler whether it is there
 _SILENT: Final = 60  # technical: s for its answer, which a busy one gives late
 _ALONE: Final = 30  # technical: s without any worker, in which a nanny starts another
-# What dask says of a scheduler that is gone is said in two lines; its own log would repeat it.
+# A scheduler that is gone is reported in two lines; the logs of dask would repeat it.
 _LOGS: Final = (
     *("distributed", "distributed.client", "tornado", "tornado.application", "asyncio"),
     "concurrent.futures",

@@ -548,13 +548,13 @@ def _join_pieces(
     whose = np.where(named, 1 + replayed.workers.name[asker] * len(hosts) + (by >> 32), 0)
     kinds = 1 + len(strings) * len(hosts)
     some = named | (about >= 0)
-    told, number = number_codes(((about + 1) * kinds + whose)[some])
+    numbered, number = number_codes(((about + 1) * kinds + whose)[some])
     said[at[some]] = few + number
 
     def find(_: State, code: int) -> Detail:
         if code < few:
             return paths.details[code]
-        what, who = divmod(int(told[code - few]), kinds)
+        what, who = divmod(int(numbered[code - few]), kinds)
         of = pieces.details[what - 1] if what else NO_DETAIL
         if not who:
             return of

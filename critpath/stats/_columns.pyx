@@ -46,28 +46,29 @@ def add_squares(const whole[:, :] values, const int64_t[::1] group, const double
                 over_all[column] += distance
 
 
+cdef void _average(double[:, ::1] table, double[::1] means) noexcept nogil:
+    """Set the mean of every column."""
+    cdef Py_ssize_t row, column
+    means[:] = 0
+    for row in range(table.shape[0]):
+        for column in range(table.shape[1]):
+            means[column] += table[row, column]
+    for column in range(table.shape[1]):
+        means[column] /= table.shape[0]
+
+
 def standardise(double[:, ::1] table, double[::1] means, double[::1] scales, double least):
     """Have every column's mean 0 and its deviation 1, or 0 where that is no more than `least`."""
     cdef Py_ssize_t rows = table.shape[0], columns = table.shape[1], row, column
     cdef double distance
     with nogil:
-        means[:] = 0
         scales[:] = 0
-        for row in range(rows):
-            for column in range(columns):
-                means[column] += table[row, column]
-        for column in range(columns):
-            means[column] /= rows
+        _average(table, means)
         # What is left of rounding is a mean, too.
         for row in range(rows):
             for column in range(columns):
                 table[row, column] -= means[column]
-        means[:] = 0
-        for row in range(rows):
-            for column in range(columns):
-                means[column] += table[row, column]
-        for column in range(columns):
-            means[column] /= rows
+        _average(table, means)
         for row in range(rows):
             for column in range(columns):
                 distance = table[row, column] - means[column]

@@ -385,7 +385,7 @@ class Coder:
     ) -> Whole | None:
         """Return durations without the time that a set waited for cpus that strangers had.
 
-        None where nobody did.
+        None where none of them did.
 
         Parameters
         ----------
