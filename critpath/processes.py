@@ -228,6 +228,8 @@ class _Copy:
                 fcntl.lockf(_TURN(), fcntl.LOCK_UN)  # who waits for it may wait for others first
                 reduction.dump(given, stream, _PROTOCOL)
                 stream.flush()
+                # Who waits may read the end, and close the pipe, before this process has ended.
+                signal.signal(signal.SIGIO, signal.SIG_IGN)
                 status = 0
         os._exit(status)
 

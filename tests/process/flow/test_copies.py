@@ -67,6 +67,13 @@ def test_one_copy_is_at_work_at_a_time(monkeypatch, tmp_path):
     ]
 
 
+def test_a_copy_that_gave_all_is_not_done_again_however_late_it_ends(monkeypatch):
+    leave = os._exit
+    monkeypatch.setattr("os._exit", lambda status: (time.sleep(0.2), leave(status)))
+    here, there = _do_apart(monkeypatch, os.getpid, os.getpid)
+    assert here != there
+
+
 def test_the_error_of_a_copy_is_its_works(monkeypatch):
     def fail(what):
         raise UsageError(what, "do")
