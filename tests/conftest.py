@@ -203,7 +203,7 @@ def wait_for() -> Callable[..., Any]:
     It is the only place where tests of processes sleep, and look at a clock to give up.
     """
 
-    def wait(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
+    def wait(condition: Callable[[], Any], seconds: float = 300.0) -> Any:
         end = time.monotonic() + seconds
         while not (value := condition()):
             if time.monotonic() > end:

@@ -32,12 +32,12 @@ def test_a_notebook_really_shows_them(extracted, tmp_path, monkeypatch):
     ).execute()
     shown = [cell["outputs"][-1]["data"] for cell in notebook.cells]
     pages = [one.get("text/html", "") for one in shown]
-    assert re.match(r"<p>PathSet: 3,621 rows</p><table>", pages[0])
+    assert re.match(r"<p>PathSet: 3,667 rows</p><table>", pages[0])
     assert "<p>Executions: 11 rows</p>" in pages[1]
     assert pages[2].startswith("<p><strong>SLOWER: ")
     assert shown[2]["text/plain"].startswith("SLOWER: ")
-    assert shown[3]["text/plain"].startswith("PathSet: 105 executions")
+    assert shown[3]["text/plain"].startswith("PathSet: 105 runs")
     assert "sentence" in pages[4]
     assert shown[5]["text/plain"].startswith("'{")
-    assert re.fullmatch(r"\(\d+, 22\)", shown[6]["text/plain"])
+    assert re.fullmatch(r"\(\d+, 23\)", shown[6]["text/plain"])
     assert (tmp_path / "report.html").stat().st_size > 100_000

@@ -51,7 +51,12 @@ def test_a_timeout_ends_the_whole_tree_and_orphans_are_collected(tmp_path, monke
         deaf = "trap '' TERM; setsid sh -c 'echo $$ >$AT/pid; exec sleep 600' & exec sleep 600"
         done = run(deaf, timeout=0.1)
         assert (done.exit_code, done.timed_out, done.outlived) == (124, True, 0)
-        done = run("for i in 1 2 3; do (true &); done; setsid sleep 600 & echo $! >$AT/stays")
+        ended = "[ ! -e /proc/$p ] || grep -q ^State:.Z /proc/$p/status"
+        done = run(
+            "for i in 1 2 3; do (true & echo $! >>$AT/go); done;"
+            "setsid sleep 600 & echo $! >$AT/stays;"
+            f"for p in $(cat $AT/go); do until {ended}; do :; done; done"
+        )
         assert (done.exit_code, done.outlived) == (0, 1)
         assert [process.alive for process in descendants(os.getpid(), runner._helpers)] == [True]
         for process in descendants(os.getpid(), runner._helpers):
