@@ -71,7 +71,7 @@ def write_rows(rows: Iterable[Iterable[object]]) -> str:
     return log_text(written.getvalue())
 
 
-def write_pieces(place: str, pieces: Iterable[bytes]) -> None:
+def write_pieces(place: str, pieces: Iterable[bytes | bytearray]) -> None:
     """Write to a file, whole or not at all, or to stdout for ``-``.
 
     What renders the pieces is asked for them one at a time: a large export is never in

@@ -145,14 +145,19 @@ def _write(arguments: argparse.Namespace, settings: Settings, paths: PathSet, na
             sets = add_timelines(sets, settings)
         write_pieces(arguments.output, FORMATS[name].render(sets))
         hint_written(arguments, paths, quiet=settings["quiet"])
+    elif name == "json":
+        from critpath.report.document import write_paths  # noqa: PLC0415 - start-up time
+
+        write_pieces(arguments.output, write_paths(paths))
+        hint_written(arguments, paths, quiet=settings["quiet"])
     elif arguments.output == STDOUT:
-        print_paths(paths, name, segments=arguments.segments)
-        if name == "text" and not arguments.segments:
+        print_paths(paths, segments=arguments.segments)
+        if not arguments.segments:
             which = "" if len(paths) == 1 else f" --id ID (of {_some_ids(paths)})"
             hint(f"next:{which} --segments lists it in order of time", quiet=settings["quiet"])
     else:
         text = StringIO()
-        print_paths(paths, name, text, segments=arguments.segments)
+        print_paths(paths, text, segments=arguments.segments)
         write_output(arguments.output, text.getvalue())
         hint_written(arguments, paths, quiet=settings["quiet"])
 
@@ -398,15 +403,8 @@ def _some_ids(paths: PathSet) -> str:
     return safe_text(", ".join(known)) + ", ..." * (len(paths) > len(known))
 
 
-def print_paths(
-    paths: PathSet, format_: str, stream: IO[str] | None = None, *, segments: bool = False
-) -> None:
-    """Print a set's paths in sums, or every one as text, or as JSON, one object a line."""
-    if format_ == "json":
-        from critpath.report.document import write_paths  # noqa: PLC0415 - start-up time
-
-        (stream or sys.stdout).writelines(write_paths(paths))
-        return
+def print_paths(paths: PathSet, stream: IO[str] | None = None, *, segments: bool = False) -> None:
+    """Print a set's paths in sums, or every one."""
     from critpath.report.document import path_document, summarize_paths  # noqa: PLC0415 - start-up time
     from critpath.report.text import render_path, render_summary  # noqa: PLC0415 - as above
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from msgspec import structs
 
 from critpath.commands.declared import flag, option
-from critpath.commands.output import STDOUT, hint, make_console, write_output
+from critpath.commands.output import STDOUT, hint, make_console, write_output, write_pieces
 from critpath.commands.path import print_paths
 from critpath.commands.reports import (
     OUTPUTS,
@@ -77,7 +77,12 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         from critpath import flow  # noqa: PLC0415 - the stages
 
         paths = flow.load_saved_paths(source)
-        print_paths(paths, arguments.format, segments=arguments.segments)
+        if arguments.format == "json":
+            from critpath.report.document import write_paths  # noqa: PLC0415 - start-up time
+
+            write_pieces(STDOUT, write_paths(paths))
+        else:
+            print_paths(paths, segments=arguments.segments)
         return 0
     document = load_saved(arguments.file)
     kind = document.format.split("/")[1]

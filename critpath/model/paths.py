@@ -308,8 +308,8 @@ class CriticalPaths(Table):
         counts = self.start[rows + 1] - self.start[rows]
         start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         segments: slice | I64
-        if len(rows) == 1:  # no copy: paths are asked for one by one, and may be long
-            segments = slice(int(self.start[rows[0]]), int(self.start[rows[0] + 1]))
+        if len(rows) and (np.diff(rows) == 1).all():  # no copy: consecutive paths may be long
+            segments = slice(int(self.start[rows[0]]), int(self.start[rows[-1] + 1]))
         else:
             segments = np.arange(start[-1]) + np.repeat(self.start[rows] - start[:-1], counts)
         columns: dict[str, Any] = {name: self._part(name, segments) for name in SEGMENT_COLUMNS}

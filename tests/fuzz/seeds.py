@@ -278,7 +278,7 @@ def saved_seeds() -> None:
         ("baseline", baseline_text(Baseline(sessions, interrupts=True, version="0")).encode()),
         ("document", to_json(comparison_document(small)).encode()),
         ("document", to_json(calibration()).encode()),
-        ("document", "".join(write_paths(paths)).split("\n")[0].encode()),
+        ("document", b"".join(write_paths(paths)).split(b"\n")[0]),
         *store_seeds(),
     ):
         keep("saved", bytes([saved.KINDS.index(kind)]) + data)

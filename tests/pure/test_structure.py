@@ -677,7 +677,7 @@ READERS: Final = {
     "sinks, which escape and wrap what is read": (
         *("report/ci/", "report/html/", "report/text/", "report/explore/", "report/exports/"),
         *("report/document/redaction.py", "report/document/json_schema.py", "model/table.py"),
-        *("report/document/as_json.py", "report/document/path.py:_write_document"),
+        *("report/document/as_json.py", "report/document/path.py:_write_documents"),
     ),
 }
 TAKE_APART: Final = frozenset(

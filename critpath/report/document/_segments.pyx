@@ -1,14 +1,16 @@
 # cython: language_level=3
 """The segments of a path as JSON: of a million of them, only the times are not the same text."""
 
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
+import numpy as np
+
 cdef extern from "Python.h":
-    bytes PyBytes_FromStringAndSize(const char *of, Py_ssize_t size)
-    object PyUnicode_DecodeASCII(const char *of, Py_ssize_t size, const char *errors)
-    char *PyBytes_AsString(object text)
-    Py_ssize_t PyBytes_Size(object text)
+    char *PyBytes_AsString(object text) except NULL
+    bytearray PyByteArray_FromStringAndSize(const char *of, Py_ssize_t size)
+    char *PyByteArray_AsString(object text) except NULL
+    int PyByteArray_Resize(object text, Py_ssize_t size) except -1
 
 cdef enum:
     DIGITS = 20  # of a number at most, with its sign
@@ -47,42 +49,82 @@ cdef inline int write_number(char *to, int64_t number) noexcept nogil:
 
 
 def join_segments(const int64_t[::1] begin, const int64_t[::1] end, const int64_t[::1] kind,
-                  list texts):
+                  bytes texts, const int64_t[::1] bounds):
     """Return segments as objects with commas between them.
 
     Parameters
     ----------
     begin, end : int64 [segments]
     kind : int64 [segments]
-        Which of the texts each has.
-    texts : list of bytes
-        ASCII: what follows the times of a segment, with its closing brace.
+        Of which kind each is.
+    texts : bytes
+        ASCII: what follows the times of a segment, with its closing brace, kind after kind.
+    bounds : int64 [kinds + 1]
+        Where the text of each kind begins in these.
     """
     cdef Py_ssize_t i, size = 0, count = begin.shape[0]
+    cdef int64_t length
     cdef char *to
     cdef char *first
+    cdef const char *text = PyBytes_AsString(texts)
     cdef char time[DIGITS]  # where a segment ends, the next begins: written once
     cdef int digits = 0
-    cdef bytes text, joined
+    cdef bytearray joined
     for i in range(count):
-        size += MOST + PyBytes_Size(texts[kind[i]])
-    joined = PyBytes_FromStringAndSize(NULL, size)
-    first = to = PyBytes_AsString(joined)
-    for i in range(count):
-        if i:
+        size += MOST + bounds[kind[i] + 1] - bounds[kind[i]]
+    joined = PyByteArray_FromStringAndSize(NULL, size)
+    first = to = PyByteArray_AsString(joined)
+    with nogil:
+        for i in range(count):
+            if i:
+                memcpy(to, b', ', 2)
+                to += 2
+            memcpy(to, b'{"begin": ', 10)
+            if not i or begin[i] != end[i - 1]:
+                digits = write_number(time, begin[i])
+            memcpy(to + 10, time, DIGITS)
+            to += 10 + digits
+            memcpy(to, b', "end": ', 9)
+            digits = write_number(time, end[i])
+            memcpy(to + 9, time, DIGITS)
+            to += 9 + digits
             memcpy(to, b', ', 2)
-            to += 2
-        memcpy(to, b'{"begin": ', 10)
-        if not i or begin[i] != end[i - 1]:
-            digits = write_number(time, begin[i])
-        memcpy(to + 10, time, DIGITS)
-        to += 10 + digits
-        memcpy(to, b', "end": ', 9)
-        digits = write_number(time, end[i])
-        memcpy(to + 9, time, DIGITS)
-        to += 9 + digits
-        memcpy(to, b', ', 2)
-        text = texts[kind[i]]
-        memcpy(to + 2, PyBytes_AsString(text), PyBytes_Size(text))
-        to += 2 + PyBytes_Size(text)
-    return PyUnicode_DecodeASCII(first, to - first, NULL)
+            length = bounds[kind[i] + 1] - bounds[kind[i]]
+            memcpy(to + 2, text + bounds[kind[i]], length)
+            to += 2 + length
+    PyByteArray_Resize(joined, to - first)
+    return joined
+
+
+def sum_paths(const int64_t[::1] start, const int64_t[::1] begin, const int64_t[::1] end,
+              const uint8_t[::1] state, const int64_t[::1] uncertainty,
+              const double[::1] confidence, const uint8_t[::1] others, int states):
+    """Return what there is to say of whole paths.
+
+    Returns
+    -------
+    tuple of arrays
+        How often each is in each state, how long (ns), by how much times between its hosts may
+        be wrong (-1: not known), and how probable the least sure part is that is its own.
+    """
+    cdef Py_ssize_t path, i
+    seen = np.zeros((start.shape[0] - 1, states), np.int64)
+    spent = np.zeros_like(seen)
+    wrong = np.zeros(len(seen), np.int64)
+    least = np.ones(len(seen), np.float64)
+    cdef int64_t[:, ::1] counts = seen, time = spent
+    cdef int64_t[::1] bound = wrong
+    cdef double[::1] sure = least
+    with nogil:
+        for path in range(counts.shape[0]):
+            for i in range(start[path], start[path + 1]):
+                if state[i] < states:
+                    counts[path, state[i]] += 1
+                    time[path, state[i]] += end[i] - begin[i]
+                if uncertainty[i] < 0:
+                    bound[path] = -1
+                elif bound[path] >= 0 and uncertainty[i] > bound[path]:
+                    bound[path] = uncertainty[i]
+                if not others[i] and confidence[i] < sure[path]:
+                    sure[path] = confidence[i]
+    return seen, spent, wrong, least

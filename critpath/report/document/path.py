@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from msgspec import Struct
 
-from critpath.model import I64, RUNNING, CriticalPaths, Loss, State
+from critpath.model import F64, I64, RUNNING, CriticalPaths, Loss, State
 from critpath.model.details import word_detail
 from critpath.model.stacks import Stack, location_of
 from critpath.model.vectors import number_rows
-from critpath.report.document._segments import join_segments
+from critpath.report.document._segments import join_segments, sum_paths
 
 if TYPE_CHECKING:
     from critpath.documents import PathDocument
@@ -67,9 +66,11 @@ def path_document(
     from critpath.documents import FrameEntry, PathDocument, PathSegment  # noqa: PLC0415 - as above
 
     named = {"execution": execution, "label": label}
-    sure = uncertainty, confidence
-    document = msgspec.convert(_frame(paths, index, tid, comm, named, losses, sure), PathDocument)
     rows = slice(int(paths.start[index]), int(paths.start[index + 1]))
+    [seen], [spent], *_ = _sum_paths(paths.take(np.array([index])))
+    sums = seen, spent, uncertainty, confidence
+    frame = _frame((int(tid), comm), named, losses, _window(paths, index), sums)
+    document = msgspec.convert(frame, PathDocument)
     document.segments = [
         PathSegment(
             begin=begin,
@@ -103,46 +104,59 @@ def path_document(
     return document
 
 
-def write_paths(paths: PathSet) -> Iterator[str]:
+def write_paths(paths: PathSet) -> Iterator[bytes | bytearray]:
     """Write the documents of all paths of a set, a line of JSON each, in pieces.
 
     The same text as `json.dumps` of `path_document`, several times faster: a path has
     100,000 segments of a few kinds, and only their times differ within a kind.
     """
-    for chunk in paths.chunks():
-        yield from _write_chunk(replace(chunk, paths=chunk.paths.resident()))
+    for some in paths.chunks():
+        kinds: dict[tuple[Any, ...], bytes] = {}
+        start = some.paths.start
+        first = 0
+        while first < len(some):
+            if len(kinds) > _KEPT:  # where every execution is of a thread of its own
+                kinds.clear()
+            most = int(np.searchsorted(start, start[first] + _TOGETHER, "right")) - 1
+            last = max(first + 1, min(most, len(some)))
+            yield from _write_documents(some, range(first, last), kinds)
+            first = last
 
 
-def _write_chunk(paths: PathSet) -> Iterator[str]:
-    kinds: dict[tuple[Any, ...], bytes] = {}
-    of = paths.executions
-    for index in range(len(paths)):
-        if len(kinds) > _KEPT:  # where every execution is of a thread of its own
-            kinds.clear()
-        sure = paths.uncertainty(index), paths.confidence(index)
-        named = {"execution": of.id[index], "label": of.label[index]}
-        subject = int(of.tid[index]), of.comm[index]
-        document = _frame(paths.paths, index, *subject, named, paths.losses, sure)
-        yield from _write_document(document, paths.paths, index, kinds)
+def _write_documents(
+    of: PathSet, some: range, kinds: dict[tuple[Any, ...], bytes]
+) -> Iterator[bytes | bytearray]:
+    """Write the documents of consecutive paths; what is known of kinds of segments is kept."""
+    executions, taken = of.executions, of.paths.take(np.arange(some.start, some.stop))
+    start, begin, end = taken.start, taken.begin, taken.end
+    sums = _sum_paths(taken)
+    kind, texts = _number_kinds(taken, kinds)
+    bounds, joined = np.cumsum([0, *map(len, texts)]), b"".join(texts)
+    for at, index in enumerate(some):
+        first, last = int(start[at]), int(start[at + 1])
+        subject = int(executions.tid[index]), executions.comm[index]
+        named = {"execution": executions.id[index], "label": executions.label[index]}
+        seen, spent, bound, least = (column[at] for column in sums)
+        found = seen, spent, int(bound) if bound >= 0 else None, float(least)
+        document = _frame(subject, named, of.losses, _window(taken, at), found)
+        before, after = escape_more(json.dumps(document)).split('"segments": []', 1)
+        yield f'{before}"segments": ['.encode("ascii")
+        for low in range(first, last, _AT_ONCE):
+            rows = slice(low, min(low + _AT_ONCE, last))
+            if low > first:
+                yield b", "
+            yield join_segments(begin[rows], end[rows], kind[rows], joined, bounds)
+        yield f"]{after}\n".encode("ascii")
 
 
-def _write_document(
-    document: dict[str, Any],
-    paths: CriticalPaths,
-    index: int,
-    kinds: dict[tuple[Any, ...], bytes],
-) -> Iterator[str]:
-    before, after = escape_more(json.dumps(document)).split('"segments": []', 1)
-    yield f'{before}"segments": ['
+def _sum_paths(paths: CriticalPaths) -> tuple[I64, I64, I64, F64]:
+    columns = paths.start, paths.begin, paths.end, paths.state, paths.uncertainty, paths.confidence
+    return sum_paths(*columns, paths.others.view(np.uint8), len(State))
+
+
+def _window(paths: CriticalPaths, index: int) -> tuple[int, int]:
     first, last = int(paths.start[index]), int(paths.start[index + 1])
-    kind, texts = _number_kinds(paths, slice(first, last), kinds)
-    for low in range(first, last, _AT_ONCE):
-        rows = slice(low, min(low + _AT_ONCE, last))
-        yield ", " * (low > first)
-        yield join_segments(
-            paths.begin[rows], paths.end[rows], kind[low - first : rows.stop - first], texts
-        )
-    yield f"]{after}\n"
+    return (int(paths.begin[first]), int(paths.end[last - 1])) if last > first else (0, 0)
 
 
 def escape_more(text: str) -> str:
@@ -157,7 +171,10 @@ def _round(probability: float) -> float:
     return round(probability, 4)
 
 
-_AT_ONCE: Final = 2048  # segments in a piece of text, which stays in the processor's cache
+# technical: segments in a piece of text, which stays in the processor's cache, and of paths that
+# are written together.
+_AT_ONCE: Final = 2048
+_TOGETHER: Final = 1 << 16
 _KEPT: Final = 20_000  # kinds of segments, some 300 bytes each
 _FRAME: Final = ("function", "file", "line", "module")
 
@@ -176,14 +193,14 @@ def _beneath(state: int) -> str:
 
 
 def _number_kinds(
-    paths: CriticalPaths, rows: slice, known: dict[tuple[Any, ...], bytes]
+    paths: CriticalPaths, known: dict[tuple[Any, ...], bytes]
 ) -> tuple[I64, list[bytes]]:
     """Return of which kind each segment is, and the JSON of all but a kind's times.
 
     What is known of a kind of the same paths is kept.
     """
-    kinds = [getattr(paths, name)[rows] for name in _KIND]
-    first, kind = number_rows(kinds, rows.stop - rows.start)
+    kinds = [getattr(paths, name) for name in _KIND]
+    first, kind = number_rows(kinds, len(paths.begin))
     each = zip(*(column[first].tolist() for column in kinds), strict=True)
     texts = []
     for one in each:
@@ -223,35 +240,27 @@ def _kind_json(
 
 
 def _frame(
-    paths: CriticalPaths,
-    index: int,
-    tid: int,
-    comm: str,
+    subject: tuple[int, str],
     named: dict[str, str],
     losses: Sequence[Loss],
-    sure: tuple[int | None, float],
+    window: tuple[int, int],
+    sums: tuple[I64, I64, int | None, float],
 ) -> dict[str, Any]:
     """Return the document with no segments in it."""
-    first, last = int(paths.start[index]), int(paths.start[index + 1])
-    begin = int(paths.begin[first]) if last > first else 0
-    end = int(paths.end[last - 1]) if last > first else begin
-    # Not of `paths.duration`, which would be made of all paths.
-    state, duration = paths.state[first:last], paths.end[first:last] - paths.begin[first:last]
-    seen, time = np.bincount(state, minlength=max(State) + 1), np.zeros(max(State) + 1, np.int64)
-    np.add.at(time, state, duration)
-    totals = {member.name: int(time[member]) for member in State if seen[member]}
+    (tid, comm), (begin, end), (seen, spent, uncertainty, confidence) = subject, window, sums
+    totals = {member.name: int(spent[member]) for member in State if seen[member]}
     touching = [loss for loss in losses if loss.begin <= end and loss.end >= begin]
     return {
         "format": PATH_FORMAT,
-        "subject": {"tid": int(tid), "comm": comm},
+        "subject": {"tid": tid, "comm": comm},
         **named,
         "begin": begin,
         "end": end,
         "segments": [],
         "totals": totals,
         "unexplained": sum(ns for state, ns in totals.items() if state in _UNEXPLAINED),
-        "uncertainty_ns": sure[0],
-        "confidence": _round(sure[1]),
+        "uncertainty_ns": uncertainty,
+        "confidence": _round(confidence),
         "loss": {
             "events": sum(int(loss.events) for loss in touching),
             "packets": sum(int(loss.packets) for loss in touching),

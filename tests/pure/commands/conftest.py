@@ -164,7 +164,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
             "path_document": path_document,
             "summarize_paths": lambda paths, _: paths,
             "write_paths": lambda paths: (
-                msgspec.json.encode(Saved("critpath/path/1", i, {"tid": int(tid)})).decode() + "\n"
+                msgspec.json.encode(Saved("critpath/path/1", i, {"tid": int(tid)})) + b"\n"
                 for i, tid in enumerate(paths.executions.tid)
             ),
         },

@@ -17,6 +17,7 @@ from rich.console import Console
 from critpath.documents import PathLoss, PathSubject
 from critpath.errors import UnreadableError
 from critpath.model import Loss
+from critpath.model.paths import PackedPaths, Piece, StoredPaths
 from critpath.model.stacks import read_stack
 from critpath.report.document import path as path_module
 from critpath.report.document._segments import join_segments
@@ -33,7 +34,8 @@ def first_line(sample, paths, tid, comm, execution="", label="", losses=()):
     texts = {"comm": comm, "id": execution, "label": label}
     given |= {name: (text,) * len(sample) for name, text in texts.items()}
     of = replace(sample.executions, **given)
-    written = "".join(write_paths(replace(sample, paths=paths, executions=of, losses=losses)))
+    pieces = write_paths(replace(sample, paths=paths, executions=of, losses=losses))
+    written = b"".join(pieces).decode("ascii")
     named = {"tid": tid, "comm": comm, "execution": execution, "label": label}
     return written[: written.index("\n") + 1], path_document(paths, 0, **named, losses=losses)
 
@@ -112,13 +114,21 @@ def test_path_as_the_design_says(factory):
     assert load_document(line) == document
 
 
-@pytest.mark.parametrize(("at_once", "kept"), [(1, 0), (2, 3), (2048, 20_000)])
-def test_paths_of_a_set_are_a_line_each(factory, monkeypatch, at_once, kept):
+@pytest.mark.parametrize("stored", [False, True])
+@pytest.mark.parametrize(
+    ("at_once", "together", "kept"), [(1, 1, 0), (2, 20, 3), (2048, 65_536, 20_000)]
+)
+def test_paths_of_a_set_are_a_line_each(factory, monkeypatch, at_once, together, kept, stored):
     monkeypatch.setattr(path_module, "_AT_ONCE", at_once)
+    monkeypatch.setattr(path_module, "_TOGETHER", together)
     monkeypatch.setattr(path_module, "_KEPT", kept)
     sample = factory.comparison().sample
+    if stored:
+        parts = [sample.paths.take(rows) for rows in np.array_split(np.arange(len(sample)), 2)]
+        pieces = [Piece(len(part), PackedPaths(part).unpack) for part in parts]
+        sample = replace(sample, paths=StoredPaths(pieces))
     of = sample.executions
-    lines = "".join(write_paths(sample)).splitlines(keepends=True)
+    lines = b"".join(write_paths(sample)).decode("ascii").splitlines(keepends=True)
     assert len(lines) == len(sample) > 1
     for index, line in enumerate(lines):
         document = path_document(
@@ -140,9 +150,14 @@ def test_times_of_segments_are_written_as_they_are(times, tiled):
     begin, end = (np.array([pair[i] for pair in times], np.int64) for i in (0, 1))
     if tiled:
         begin[1:] = end[:-1]
-    written = join_segments(begin, end, np.zeros(len(begin), np.int64), [b'"a": 1}'])
+    kind = np.arange(len(begin)) % 2
+    bounds = np.array([0, 7, 7 + 9])
+    written = join_segments(begin, end, kind, b'"a": 0}"a": "1"}', bounds).decode("ascii")
     expected = zip(begin.tolist(), end.tolist(), strict=True)
-    named = [{"begin": first, "end": last, "a": 1} for first, last in expected]
+    named = [
+        {"begin": first, "end": last, "a": "1" if at % 2 else 0}
+        for at, (first, last) in enumerate(expected)
+    ]
     assert f"[{written}]" == json.dumps(named)
 
 
