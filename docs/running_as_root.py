@@ -92,7 +92,7 @@ COUNTING: Final = (
     *("read/manifest.py", "read/metadata/layout.py", "read/metadata/lexer.py"),
     *("read/metadata/load.py", "read/metadata/schema.py", "read/metadata/tsdl.py"),
     *("read/metadata/tsdl_types.py", "read/packets.py", "read/program.py", "read/recording.py"),
-    *("read/records.py", "read/selection.py", "read/streaming.py", "read/streams.py"),
+    *("read/selection.py", "read/streaming.py", "read/streams.py"),
     "read/traces.py",
 )
 

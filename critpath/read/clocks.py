@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from critpath.model import Clock
 from critpath.read.metadata.schema import ClockClass, StreamClass, TraceClass, get_event_names
-from critpath.read.records import Record
+from critpath.records import dataclass
 from critpath.units import NS_PER_S, format_ns
 
 _FAR = 1 << 61  # a shift this large leaves no room for timestamps
 
 
-class Trace(Record):
+@dataclass(frozen=True)
+class Trace:
     """One CTF trace of a recording.
 
     Attributes

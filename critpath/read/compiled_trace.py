@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -28,8 +29,8 @@ from critpath.read.metadata.schema import (
 )
 from critpath.read.packets import PacketColumn, StreamFile
 from critpath.read.program import Compiler, Program, Role
-from critpath.read.records import Record, replace
 from critpath.read.selection import NO_FIELDS, RequestMatcher, iter_leaves, select_fields
+from critpath.records import dataclass
 from critpath.stores import is_hole, open_stream
 from critpath.units import NS_PER_S
 
@@ -39,7 +40,8 @@ _PERF_CPU = "perf_cpu"  # the field of an event that has its cpu
 _FASTEST_CLOCK = 18 * NS_PER_S  # beyond that, parts of a second overflow 64 bits
 
 
-class _CompiledStream(Record):
+@dataclass(frozen=True)
+class _CompiledStream:
     """A compiled stream class.
 
     ``registers`` belong to its headers, ``context`` to the fields of the packet context;
@@ -55,7 +57,8 @@ class _CompiledStream(Record):
     present: int
 
 
-class _TraceHeader(Record):
+@dataclass(frozen=True)
+class _TraceHeader:
     """What the decoder needs before the first event.
 
     ``streams`` has for each stream class the arguments for the decoder, less the clock's

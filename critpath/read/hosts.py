@@ -6,6 +6,7 @@ import ipaddress
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ from critpath.model import MANIFEST
 from critpath.model.recording import HOSTS, HOSTS_FORMAT
 from critpath.read.clocks import Trace
 from critpath.read.manifest import read_manifest
-from critpath.read.records import Record, replace
+from critpath.records import dataclass
 from critpath.units import safe_text, shorten
 from critpath.untrusted import load_json
 
@@ -47,7 +48,8 @@ def decided_hosts() -> str:
     return _decided.get()
 
 
-class HostRecording(Record):
+@dataclass(frozen=True)
+class HostRecording:
     """One host of a set.
 
     Attributes
@@ -221,7 +223,8 @@ def _find_connected(directory: Path) -> tuple[HostRecording, ...]:
     return tuple(hosts[name].host for name in sorted(hosts))
 
 
-class _Facts(Record):
+@dataclass(frozen=True)
+class _Facts:
     """What a recording says of its machine: the time is since the epoch."""
 
     host: HostRecording

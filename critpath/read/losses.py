@@ -26,14 +26,15 @@ from critpath.read.packets import (
     join_packets,
 )
 from critpath.read.program import Role
-from critpath.read.records import Record
+from critpath.records import dataclass
 from critpath.units import NS_PER_S, plural
 
 REASONS: Final = {int(damage): damage.reason for damage in Damage}
 _UNKNOWN_TRACER: Final = Tracer()
 
 
-class _Packet(Record):
+@dataclass(frozen=True)
+class _Packet:
     """One row of the packet table, for packets whose counters step."""
 
     stream: int
@@ -102,7 +103,8 @@ def find_losses(
     return found, warnings
 
 
-class TraceFiles(Record):
+@dataclass(frozen=True)
+class TraceFiles:
     """The stream files of one trace, for `find_missing_streams`."""
 
     name: str

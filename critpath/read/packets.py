@@ -12,7 +12,7 @@ import numpy as np
 
 from critpath.model import I64, Bool
 from critpath.read.program import Role
-from critpath.read.records import Record
+from critpath.records import dataclass
 from critpath.schema.environment import Environment
 
 
@@ -75,7 +75,8 @@ class Damage(IntEnum):
 NEVER: Final = (1 << 63) - 1
 
 
-class StreamFile(Record):
+@dataclass(frozen=True)
+class StreamFile:
     """A decoded stream file.
 
     Attributes
@@ -101,7 +102,8 @@ class StreamFile(Record):
     host: int
 
 
-class Tracer(Record):
+@dataclass(frozen=True)
+class Tracer:
     """Who wrote a trace, as far as that determines how its packets behave.
 
     Attributes
@@ -146,7 +148,8 @@ def identify_tracer(environment: Environment, directory: Path | None = None) -> 
     )
 
 
-class Packets(Record):
+@dataclass(frozen=True)
+class Packets:
     """The packets of one stream as columns, in the order of their begins.
 
     Attributes

@@ -23,12 +23,13 @@ from critpath.read.metadata.schema import (
     VariantClass,
     VarintClass,
 )
-from critpath.read.records import Record
+from critpath.records import dataclass
 
 EVERYTHING = (("*",),)
 
 
-class RequestedFields(Record):
+@dataclass(frozen=True)
+class RequestedFields:
     """The fields requested of the events of one name."""
 
     kind: Kind
@@ -95,7 +96,8 @@ def _combine_requests(matching: Sequence[EventRequest]) -> RequestedFields | Non
     return RequestedFields(kinds[0].kind if kinds else Kind.OTHER, tuple(fields), own)
 
 
-class Leaf(Record):
+@dataclass(frozen=True)
+class Leaf:
     """A field with a value: its path, and its type (see `EventClass`)."""
 
     path: FieldPath
@@ -148,7 +150,8 @@ def find_leaves(stream: StreamClass, event: EventRecordClass, *, strip: bool) ->
     return found
 
 
-class FieldSelection(Record):
+@dataclass(frozen=True)
+class FieldSelection:
     """The fields of one event class as they will stand in `Events.values`.
 
     ``outputs`` maps a field's path to its places and its type.

@@ -27,6 +27,7 @@ import shutil
 import traceback
 from collections import Counter
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -43,7 +44,6 @@ from critpath.model import EventChunk
 from critpath.read.clocks import Clocks, Trace
 from critpath.read.event_names import KERNEL_EVENTS
 from critpath.read.recording import Recording
-from critpath.read.records import replace
 from critpath.read.streaming import EventStream, OutOfOrder, read_traces
 from critpath.read.traces import Description, find_traces
 from critpath.timeline.opening import RecordingOpener

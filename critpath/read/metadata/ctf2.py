@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from critpath.read.metadata.lexer import SyntaxFault
@@ -25,7 +26,6 @@ from critpath.read.metadata.schema import (
     VariantClass,
     VarintClass,
 )
-from critpath.read.records import replace
 from critpath.schema.environment import read_environment
 
 RECORD_SEPARATOR = "\x1e"

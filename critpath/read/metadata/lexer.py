@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from critpath.read.metadata.schema import FieldClass
-from critpath.read.records import Record
+from critpath.records import dataclass
 
 # A token with the blanks and comments before it.  Every text is covered, the last
 # branches being faults, so it goes back only within a comment or string that has no
@@ -201,7 +201,8 @@ _SCOPES = {
 MAX_DEPTH = 64
 
 
-class DeclaredType(Record):
+@dataclass(frozen=True)
+class DeclaredType:
     """A type in TSDL and its measures.
 
     ``weight`` counts its parts with every named type written out, ``depth`` their nesting;

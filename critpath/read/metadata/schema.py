@@ -8,13 +8,14 @@ class").
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from types import MappingProxyType
+from dataclasses import field
 
-from critpath.read.records import Record
+from critpath.records import dataclass
 from critpath.schema.environment import Environment
 
 
-class IntegerClass(Record):
+@dataclass(frozen=True)
+class IntegerClass:
     """A fixed-length integer of 1 to 64 bits.
 
     ``mappings`` (enumerations, CTF 2 mappings) are (label, ((low, high), ...)).
@@ -37,7 +38,8 @@ class IntegerClass(Record):
     bit_reversed: bool = False  # CTF 2 bit-order against the byte order
 
 
-class VarintClass(Record):
+@dataclass(frozen=True)
+class VarintClass:
     """A variable-length (LEB128) integer; CTF 2 only."""
 
     signed: bool = False
@@ -47,7 +49,8 @@ class VarintClass(Record):
     roles: frozenset[str] = frozenset()
 
 
-class FloatClass(Record):
+@dataclass(frozen=True)
+class FloatClass:
     """An IEEE 754 number of 16, 32, 64 or 128 bits."""
 
     bits: int
@@ -56,13 +59,15 @@ class FloatClass(Record):
     bit_reversed: bool = False
 
 
-class StringClass(Record):
+@dataclass(frozen=True)
+class StringClass:
     """A null-terminated string; ``encoding`` as CTF 2 spells it."""
 
     encoding: str = "utf-8"
 
 
-class TextClass(Record):
+@dataclass(frozen=True)
+class TextClass:
     """A string or blob of fixed or dynamic length in *bytes*.
 
     ``length`` is the number of bytes, or the path of the field that holds it.
@@ -74,7 +79,8 @@ class TextClass(Record):
     roles: frozenset[str] = frozenset()
 
 
-class ArrayClass(Record):
+@dataclass(frozen=True)
+class ArrayClass:
     """An array of ``length`` elements, or of the length in the field at that path."""
 
     element: FieldClass
@@ -83,7 +89,8 @@ class ArrayClass(Record):
     roles: frozenset[str] = frozenset()  # CTF 1.8 uuid[16] in the packet header
 
 
-class Option(Record):
+@dataclass(frozen=True)
+class Option:
     """One alternative of a variant (or the content of a CTF 2 optional)."""
 
     name: str
@@ -91,7 +98,8 @@ class Option(Record):
     field: FieldClass
 
 
-class VariantClass(Record):
+@dataclass(frozen=True)
+class VariantClass:
     """A choice by the value of the integer or enumeration at path ``selector``.
 
     An optional is a variant whose ``optional`` is True and which has one option;
@@ -103,14 +111,16 @@ class VariantClass(Record):
     optional: bool = False
 
 
-class Member(Record):
+@dataclass(frozen=True)
+class Member:
     """A named member of a structure."""
 
     name: str
     field: FieldClass
 
 
-class StructureClass(Record):
+@dataclass(frozen=True)
+class StructureClass:
     """Members one after the other."""
 
     members: tuple[Member, ...] = ()
@@ -142,7 +152,8 @@ SCOPES = (
 )
 
 
-class ClockClass(Record):
+@dataclass(frozen=True)
+class ClockClass:
     """A clock: ``offset`` is in its own cycles, ``offset_seconds`` in seconds."""
 
     name: str
@@ -154,7 +165,8 @@ class ClockClass(Record):
     description: str = ""
 
 
-class EventRecordClass(Record):
+@dataclass(frozen=True)
+class EventRecordClass:
     """One event class of a stream."""
 
     name: str
@@ -163,23 +175,25 @@ class EventRecordClass(Record):
     payload: StructureClass | None = None
 
 
-class StreamClass(Record):
+@dataclass(frozen=True)
+class StreamClass:
     """A data stream class: what its packets and event records look like."""
 
     id: int
     packet_context: StructureClass | None = None
     event_header: StructureClass | None = None
     event_context: StructureClass | None = None
-    events: Mapping[int, EventRecordClass] = MappingProxyType({})
+    events: Mapping[int, EventRecordClass] = field(default_factory=dict)
     clock: str = ""
 
 
-class TraceClass(Record):
+@dataclass(frozen=True)
+class TraceClass:
     """The metadata of one trace."""
 
     packet_header: StructureClass | None = None
-    streams: Mapping[int, StreamClass] = MappingProxyType({})
-    clocks: Mapping[str, ClockClass] = MappingProxyType({})
+    streams: Mapping[int, StreamClass] = field(default_factory=dict)
+    clocks: Mapping[str, ClockClass] = field(default_factory=dict)
     environment: Environment = Environment()
     uuid: str = ""
     big_endian: bool = False

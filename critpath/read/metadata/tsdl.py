@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import RLock
 from typing import TypeGuard
@@ -34,7 +34,6 @@ from critpath.read.metadata.tsdl_types import (
     read_key,
     read_value,
 )
-from critpath.read.records import replace
 from critpath.schema.environment import read_environment
 
 _SIGNATURE = re.compile(r"\s*+/\*\s*+CTF\s++([0-9]++)\.([0-9]++)\s*+\*/")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from critpath.read.metadata.lexer import (
     COMPOUND,
@@ -34,7 +35,7 @@ from critpath.read.metadata.schema import (
     StructureClass,
     VariantClass,
 )
-from critpath.read.records import Record, replace
+from critpath.records import dataclass
 
 _DECLARATIONS = ("typedef", "typealias")
 
@@ -395,7 +396,8 @@ def parse_constant(tokens: Tokens, at: int) -> tuple[int, int]:
     return sign * value, at + 1
 
 
-class Attribute(Record):
+@dataclass(frozen=True)
+class Attribute:
     """One ``key = value;``: the value's tokens, joined, and whether it was a string."""
 
     key: str

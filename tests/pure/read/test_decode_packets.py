@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,6 @@ from critpath.read.metadata.schema import (
     StructureClass,
     TraceClass,
 )
-from critpath.read.records import replace
 from critpath.read.streaming import read_traces
 from critpath.schema.environment import read_environment
 

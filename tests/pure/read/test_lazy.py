@@ -10,7 +10,6 @@ from critpath.errors import MetadataError
 from critpath.model import EventRequest, Kind
 from critpath.read.metadata import tsdl
 from critpath.read.metadata.load import read_metadata_bytes
-from critpath.read.records import Record, replace
 from critpath.read.traces import describe, find_traces, read_events
 
 HEAD = """/* CTF 1.8 */
@@ -165,26 +164,3 @@ def test_fields_that_no_event_has_are_0(tmp_path):
         values = read_events(path, wanted).values
         assert values.tolist() == [0] * 198
         read_events(path, EVERYTHING)
-
-
-class Point(Record):
-    x: int
-    y: int = 2
-
-
-def test_records():
-    assert Point(1) == Point(1, 2) == Point(y=2, x=1) == replace(Point(3), x=1)
-    assert hash(Point(1)) == hash(Point(1, 2))
-    assert Point(1) != Point(1, 3)
-    assert repr(Point(1)) == "Point(x=1, y=2)"
-    for wrong in ((), (1, 2, 3)):
-        with pytest.raises(TypeError, match="fields are x, y"):
-            Point(*wrong)
-    with pytest.raises(TypeError, match="fields are x, y"):
-        Point(1, x=1)
-    with pytest.raises(TypeError, match="fields are x, y"):
-        Point(1, z=1)
-    with pytest.raises(AttributeError, match="cannot assign"):
-        Point(1).x = 2
-    with pytest.raises(AttributeError, match="cannot delete"):
-        del Point(1).x

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 
 import pytest
 
 from critpath.errors import MetadataError, UnreadableError
 from critpath.read.metadata.load import MAX_METADATA_BYTES, read_metadata, read_metadata_bytes
-from critpath.read.records import replace
 
 TSDL = b"""/* CTF 1.8 */
 typealias integer { size = 8; } := uint8_t;

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from critpath.errors import MetadataError
@@ -15,7 +17,6 @@ from critpath.read.metadata.schema import (
     StructureClass,
     VariantClass,
 )
-from critpath.read.records import replace
 
 TYPES = """
 typealias integer { size = 8; } := uint8_t;
