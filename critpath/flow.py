@@ -126,7 +126,7 @@ def extract_recording(
             )
             replayed, asked, pieces = graph.leave_out_partial(replayed, asked, pieces, share)
         # Their columns are as large as what is walked, and all is found that is looked for in them.
-        replayed = replace(replayed, events=replayed.events.without_rows())
+        replayed = replace(replayed, events=replayed.events.without_rows(), sockets=None)
         stores.require_unchanged(recording.directory)
         troubles = stores.LEDGER.take_notes()
         text, budget = choice.text, chosen.budget
@@ -542,7 +542,7 @@ def extract_file(
     Returns
     -------
     PathSet
-        What is in the file now; segments of a large one stay in it.
+        What is in the file now; segments of a large one, and facts of requests, stay in it.
     """
     # A process that has to stay within a limit cannot send what it found: that is in files.
     limited = settings.max_memory > 0 and jobs != 1

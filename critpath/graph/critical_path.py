@@ -437,22 +437,24 @@ def extract_paths(
             warnings=(*events.warnings, *replayed.warnings, *notes),
         )
 
-    most = float(limit)
+    most, many = float(limit), float(_SEGMENTS)
     first = 0
     while first < len(executions) or not first:
         # What is kept of each counts where there are a million: the rest is found once more.
         some = executions.take(slice(first, first + _TOGETHER[1]))
         expected = _estimate_segments(replayed, some)
-        expected = expected[: max(_TOGETHER[0], _find_end_of_group(expected, _SEGMENTS))]
+        expected = expected[: max(_TOGETHER[0], _find_end_of_group(expected, many))]
         rows, paths = walk(first, first + _find_end_of_group(expected, most))
         last = rows.stop
         yield part(rows, paths)
         if last >= len(executions):
             return
         # Executions differ: the next group may be so much larger at the most, and less if this
-        # one has shown that as many may be too much.
+        # one has shown that as many may be too much.  It has also shown what was expected of so
+        # many segments.
         size, segments = float(expected[: last - first].sum()), max(len(paths.begin), 1)
         most = size * min(_GROWTH, limit / (2 * segments))
+        many = size * _SEGMENTS / segments
         first = last
 
 

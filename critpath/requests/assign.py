@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from itertools import permutations
 from typing import Final
@@ -30,6 +30,7 @@ from critpath.model.requests import (
     Subrequests,
 )
 from critpath.model.vectors import find_distinct
+from critpath.records import dataclass
 from critpath.requests._tokens import Tokens
 from critpath.requests.exact import Paired, Passing, pair_calls
 from critpath.requests.loops import draw_owners, read_loop

@@ -8,7 +8,6 @@ was not woken does.
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -27,6 +26,7 @@ from critpath.model.requests import (
     Subrequests,
 )
 from critpath.model.vectors import find_distinct
+from critpath.records import dataclass
 from critpath.requests._finding import find_causes
 from critpath.requests.crossings import mask_acts
 from critpath.requests.owners import find_loops, find_targets, spend_thread, thread_keys

@@ -12,7 +12,7 @@ from __future__ import annotations
 from bisect import insort
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import combinations
 from typing import Final, TypeVar
 
@@ -21,6 +21,7 @@ import numpy as np
 from critpath.model import F64, I32, I64, Bool
 from critpath.model.requests import NONE, Act, Collected, Endpoints
 from critpath.model.vectors import find_distinct
+from critpath.records import dataclass
 from critpath.requests.crossings import OperationRows
 from critpath.requests.endpoints import EndpointColumn as Column
 from critpath.schema.parameters.requests import BROKERS
@@ -205,7 +206,8 @@ class _Clients:
             _, port, where = keys[np.argmax(number == each)]
             if len(np.unique(acts.endpoint[mine])) > 1 and (port or where):
                 got = self._take_got(mine)
-                if len(got.row) >= BROKERS.fewest or got.told.any():
+                many = len(got.row) >= BROKERS.fewest
+                if got.told.any() or (many and len(np.unique(got.size)) >= BROKERS.lengths):
                     yield [self._take_sent(mine, pieces) for pieces in _PIECES], got
 
     def _take_sent(self, rows: I64, pieces: int) -> _Sent:

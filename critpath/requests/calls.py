@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntFlag, auto
 from typing import Final
 
@@ -17,6 +17,7 @@ import numpy as np
 
 from critpath.model import I64, Bool, EventChunk, EventClass, Events, Kind
 from critpath.model.requests import NONE, Act
+from critpath.records import dataclass
 from critpath.requests.endpoints import (
     INET6,
     LISTEN,

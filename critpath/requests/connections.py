@@ -12,7 +12,6 @@ open, less the calls under way.  A pool serves who came first, so those that cam
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -30,6 +29,7 @@ from critpath.model.requests import (
     Subrequests,
 )
 from critpath.model.vectors import find_distinct, number_codes
+from critpath.records import dataclass
 from critpath.requests.owners import process_keys, thread_keys
 from critpath.schema.notes import Note, PoolHeld
 from critpath.schema.parameters.requests import CONNECTIONS

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ipaddress
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
 from typing import Final
@@ -14,6 +13,7 @@ import numpy as np
 
 from critpath.model import I32, I64, Bool
 from critpath.model.requests import NONE, Collected, Endpoints
+from critpath.records import dataclass
 
 UNIX: Final = 1  # technical
 INET6: Final = 10  # technical

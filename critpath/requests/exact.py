@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from critpath.model.requests import (
     Rule,
     Subrequests,
 )
+from critpath.records import dataclass
 from critpath.requests.crossings import OperationRows
 from critpath.requests.matching import match_most
 from critpath.requests.owners import process_keys, thread_keys

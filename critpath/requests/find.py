@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -36,6 +36,7 @@ from critpath.model.requests import (
 )
 from critpath.processes import MANY, give_back
 from critpath.read import SOURCE_PORT
+from critpath.records import dataclass
 from critpath.requests.blocking import Blocked
 from critpath.requests.connections import Waits, find_pool_waits
 from critpath.requests.endpoints import UNIX

@@ -7,7 +7,7 @@ sleeps count is the marker's (`MARKERS`); rules and a drawing are in docs/slices
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar, Final
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy as np
 from critpath.model import I64, Bool, Column, Loss, Workers
 from critpath.model.requests import MARKERS, NONE, Act, Activity
 from critpath.model.table import Declared, Table, col
+from critpath.records import dataclass
 
 _OPEN: Final = np.iinfo(np.int64).max  # the end of what the recording did not see end
 _OF_THREADS: Final = (Act.SLEEP, Act.WAKE, Act.CREATE, Act.EXIT, Act.RUN, Act.PREEMPT, Act.RECEIVE)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import pairwise
 
 import numpy as np
@@ -30,6 +30,7 @@ from critpath.model.requests import (
     Subrequests,
 )
 from critpath.model.vectors import find_distinct
+from critpath.records import dataclass
 from critpath.requests.brokers import Delivered, find_delivered
 from critpath.requests.connections import Waits
 from critpath.requests.crossings import OperationRows

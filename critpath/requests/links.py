@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -24,6 +23,7 @@ from critpath.model.requests import (
     Subrequests,
 )
 from critpath.model.vectors import find_distinct
+from critpath.records import dataclass
 from critpath.requests.assign import assign
 from critpath.requests.blocking import (
     Blocked,

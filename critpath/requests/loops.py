@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import combinations
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -22,6 +21,7 @@ import numpy as np
 
 from critpath.model import F64, I32, I64, Bool
 from critpath.processes import side_by_side
+from critpath.records import dataclass
 from critpath.requests._chains import Chains
 from critpath.requests.statements import find_holds
 from critpath.schema.parameters.requests import CHAINS, OWNERS

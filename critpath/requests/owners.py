@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from typing import Any, Final
@@ -29,6 +28,7 @@ from critpath.model.requests import (
     Subrequests,
 )
 from critpath.model.vectors import find_distinct
+from critpath.records import dataclass
 from critpath.requests import _owners
 from critpath.requests._finding import number_threads
 from critpath.requests.pools import Pooled, find_units, judge_probability

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -18,6 +17,7 @@ import numpy as np
 from critpath.model import I32, I64, U8, EventChunk, EventClass, Events, Kind
 from critpath.model.requests import NONE, Act
 from critpath.read import HEADER_LENGTHS, HEADERS
+from critpath.records import dataclass
 from critpath.requests.endpoints import Dumped, EndpointColumn, complete_lives, read_ends
 
 _TCP: Final = 6  # technical

@@ -10,13 +10,13 @@ each end is out of order is measured, and it weighs the less for it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from critpath.model import F64, I64, Bool
 from critpath.model.requests import NONE, Certainty, Rule
+from critpath.records import dataclass
 from critpath.requests.matching import IMPOSSIBLE, find_regrets, match, to_probability
 from critpath.schema.parameters.requests import POOLS
 

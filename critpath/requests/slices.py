@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NoReturn
 
 import numpy as np
@@ -24,6 +24,7 @@ from critpath.model import (
     role_name,
 )
 from critpath.model.requests import MARKERS
+from critpath.records import dataclass
 from critpath.requests.endpoints import EndpointColumn
 from critpath.requests.find import leave_out_layers
 from critpath.requests.implicit import Calls, ImplicitSlices

@@ -8,7 +8,7 @@ connection says of itself (settings, windows, pings) is nobody's request.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from critpath.model import I64, Bool
 from critpath.model.requests import NONE, Act, Activity, Collected, Endpoints, Frame, FrameFlag
 from critpath.model.vectors import find_distinct
+from critpath.records import dataclass
 from critpath.requests.endpoints import EndpointColumn as Column
 
 _MOVES: Final = (Act.ARRIVAL, Act.RECEIVE, Act.SEND)

@@ -7,7 +7,7 @@ who serves, which thread is of which process, and the habits of services.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Final
 
@@ -16,6 +16,7 @@ import numpy as np
 from critpath.model import I32, I64, Bool, Workers
 from critpath.model.gaps import BASE, Gaps
 from critpath.model.requests import NONE, Act, Activity, Endpoints, RequestTable, Subrequests
+from critpath.records import dataclass
 
 _LIMITS: Final = np.iinfo(np.int64)
 _MOVES: Final = (Act.ARRIVAL, Act.RECEIVE, Act.SEND)

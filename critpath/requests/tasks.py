@@ -11,7 +11,6 @@ import dataclasses
 from base64 import b64decode
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 from typing import Final
@@ -29,6 +28,7 @@ from critpath.model.requests import (
     Rule,
     Slices,
 )
+from critpath.records import dataclass
 from critpath.requests.owners import Owned, process_keys, spend_thread, thread_keys
 
 MADE: Final = 1 << 31  # technical: of a number: the task is made, it does not run yet

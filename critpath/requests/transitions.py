@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import repeat
 from typing import Final, Literal
 
@@ -18,6 +17,7 @@ import numpy as np
 
 from critpath.model import I32, I64
 from critpath.model.requests import Act, Activity, Endpoints, RequestTable, Subrequests
+from critpath.records import dataclass
 from critpath.requests.owners import argsort_codes, find_targets
 from critpath.schema.parameters.requests import OWNERS, POOLS, TRANSITIONS
 

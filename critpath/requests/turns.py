@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Final
@@ -24,6 +24,7 @@ from critpath.model.requests import (
     RequestAccount,
     RequestTable,
 )
+from critpath.records import dataclass
 from critpath.requests._turns import Cutter
 from critpath.requests.datagrams import split_datagrams
 from critpath.requests.endpoints import FIRST, UDP, UNIX, resolve_endpoints

@@ -104,8 +104,8 @@ def load_paths(
 ) -> PathSet:
     """Load what `save_paths` saved, checked in every respect.
 
-    Segments stay in the file if there are more than ``resident``.  A file that is still to get
-    its name is found by that, ``later``, when it has it.
+    Segments stay in the file if there are more than ``resident``.  A file that this process has
+    just written is found by its name, ``later``, when it has that; facts of requests stay in it.
     """
     opened = _PathsFile(file, later)
     if segments is not None and not 0 <= opened.segments - segments <= sum(opened.rows):
@@ -174,7 +174,7 @@ class _PathsFile:
         self.columns = list(EXECUTION)
         self.words: list[str] = []
         self.lists: list[str] = []
-        self._checked = later is not None  # this process has just written it
+        self._checked = self._written = later is not None  # this process has just written it
         self._kept: dict[int, PackedPaths] = {}
         weakref.finalize(self, _forget, self._kept)
 
@@ -318,7 +318,7 @@ class _PathsFile:
             **{name: _numbers(table, name) for name in ("begin", "end", "tid", "host")},
             incomplete=about["incomplete"],
             notes=read_remarks("notes", about),
-            requests=self._request_facts(table),
+            requests=None if self._written else self._request_facts(table),
         )
         session = _numbers(table, "session")
         if len(session) and not 0 <= session.min() <= session.max() < len(about["sources"]):

@@ -182,7 +182,7 @@ def test_row_groups_are_small_and_read_one_at_a_time(tmp_path, monkeypatch):
     many = a_set([1] * (2 * GROUP_EXECUTIONS + 5))
     save_paths(many, tmp_path / "f")
     footer = pq.ParquetFile(tmp_path / "f").metadata
-    assert [footer.row_group(i).num_rows for i in range(3)] == [1000, 1000, 5]
+    assert [footer.row_group(i).num_rows for i in range(3)] == [*2 * [GROUP_EXECUTIONS], 5]
     monkeypatch.setattr("critpath.store.writing.GROUP_SEGMENTS", 10)
     save_paths(a_set([4, 4, 4, 11, 1, 9, 12]), tmp_path / "g")
     footer = pq.ParquetFile(tmp_path / "g").metadata
@@ -233,10 +233,10 @@ def test_stored_paths_are_paths():
 
 
 def test_chunks_of_a_set_are_the_set(tmp_path):
-    save_paths(a_set([2] * 2500), tmp_path / "f")
+    save_paths(a_set([2] * (2 * GROUP_EXECUTIONS + 500)), tmp_path / "f")
     stored, whole = load_paths(tmp_path / "f", resident=0), load_paths(tmp_path / "f")
     chunks = list(stored.chunks())
-    assert [len(chunk) for chunk in chunks] == [1000, 1000, 500]
+    assert [len(chunk) for chunk in chunks] == [GROUP_EXECUTIONS, GROUP_EXECUTIONS, 500]
     assert [name for chunk in chunks for name in chunk.executions.id] == [*whole.executions.id]
     assert np.concatenate([c.executions.begin for c in chunks]).tolist() == (
         whole.executions.begin.tolist()
@@ -334,11 +334,11 @@ def test_executions_without_segments_are_as_listed(tmp_path):
 
 
 def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path):
-    save_paths(a_set([1] * 1500), tmp_path / "f")
+    save_paths(a_set([1] * (GROUP_EXECUTIONS + 500)), tmp_path / "f")
     stored = load_paths(tmp_path / "f", resident=0)
     chunks = stored.paths.chunks()
     next(chunks)
-    save_paths(a_set([1] * 1500, name="other"), tmp_path / "f")
+    save_paths(a_set([1] * (GROUP_EXECUTIONS + 500), name="other"), tmp_path / "f")
     with pytest.raises(UnreadableError, match="changed while it was read"):
         next(chunks)
 

@@ -168,7 +168,7 @@ def test_loading_gives_what_was_saved(tmp_path, lengths):
     assert_same(load_paths(tmp_path / "p.parquet"), saved)
 
 
-@pytest.mark.parametrize("lengths", [(), (3, 0, 1), (2,) * 2500])
+@pytest.mark.parametrize("lengths", [(), (3, 0, 1), (2,) * 9500])
 def test_a_thread_that_writes_writes_the_same(tmp_path, lengths):
     saved = path_set(lengths)
     save_paths(saved, tmp_path / "p.parquet")
@@ -180,7 +180,7 @@ def test_a_thread_that_writes_writes_the_same(tmp_path, lengths):
 
 
 def test_what_keeps_a_thread_from_writing_is_raised():
-    saved = path_set((2,) * 2500)
+    saved = path_set((2,) * 9500)
     with Path("/dev/full").open("wb", buffering=0) as full:
         writer = PathsWriter(full, aside=True)
         with pytest.raises(OSError, match="No space left"), writer:

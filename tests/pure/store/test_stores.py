@@ -298,8 +298,9 @@ def test_what_has_no_room_is_refused(store, monkeypatch):
 
 @pytest.fixture
 def saved(store, guest, tmp_path, monkeypatch) -> str:
-    """A file of paths on the store, of which blocks of 1 KiB are asked for."""
+    """A file of several row groups on the store, of which blocks of 1 KiB are asked for."""
     monkeypatch.setattr(stores, "_BLOCK", 1024)
+    monkeypatch.setattr("critpath.store.writing.GROUP_EXECUTIONS", 1000)
     paths = join_sets([critpath.extract(guest("normal"), execution=REQUESTS)] * 30)
     save_paths(paths, tmp_path / "p.parquet")
     store.fs.pipe_file("/fleet/p.parquet", (tmp_path / "p.parquet").read_bytes())
