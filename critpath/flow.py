@@ -33,8 +33,6 @@ from critpath import (
     vectors,
 )
 from critpath.convert import OPENED
-from critpath.documents import SLOWER, AbCause, ComparisonDocument
-from critpath.documents.base import change
 from critpath.errors import (
     EXIT_UNREADABLE,
     CritpathError,
@@ -72,6 +70,7 @@ from critpath.units import plural
 if TYPE_CHECKING:  # what most runs do not ask
     from critpath import known, signatures
     from critpath.ab import AbRequest
+    from critpath.documents import AbCause, ComparisonDocument
     from critpath.documents.known import KnownEntry
     from critpath.documents.pictures import FlameNode
     from critpath.model import (
@@ -971,6 +970,8 @@ def compare(
         differences=detect.find_doubts(normal, sample, strict=settings.strict_environment),
         note=gaps,
     )
+    from critpath.documents.base import change  # noqa: PLC0415 - start-up time
+
     unseen = next((each.would_do for each in reasons if isinstance(each, TooNoisy)), 0)
     detection = change(judgement.detection, would_do=unseen)
     result = Analysis(
@@ -1037,6 +1038,8 @@ def _draw_flame(
     result: Analysis, judgement: detect.Judgement, coder: vectors.Coder, settings: CompareSettings
 ) -> tuple[FlameNode, ...]:
     """Return where the time goes; changes are tested in directions that the verdict allows."""
+    from critpath.documents import SLOWER  # noqa: PLC0415 - start-up time
+
     normal, sample = result.normal, result.sample
     labels = normal.executions.label, sample.executions.label
     types = judgement.normal_clusters.labels, judgement.types
@@ -1089,7 +1092,8 @@ def compare_recordings(
     places: Sequence[Path], request: AbRequest, progress: Callable[[str], None]
 ) -> AbCause:
     """Compare recorded blocks, for what they say of why."""
-    from critpath.report.document import comparison_document  # noqa: PLC0415 - as said above
+    from critpath.documents import AbCause  # noqa: PLC0415 - start-up time
+    from critpath.report.document import comparison_document  # noqa: PLC0415 - as above
 
     def extract_side(name: str) -> PathSet:
         parts = [place / name for place in places]

@@ -12,7 +12,6 @@ from critpath.errors import UnspecifiedError, UsageError
 from critpath.executions.events import find_by_events
 from critpath.executions.fields import SYNTAX
 from critpath.executions.marker import MARKER_EVENTS, find_markers
-from critpath.executions.named_slices import find_named_slices
 from critpath.executions.process import (
     find_command_runs,
     find_processes,
@@ -127,13 +126,19 @@ def _unknown_event_error(name: str, known: list[str]) -> UsageError:
     )
 
 
+def _find_named_slices(events: Events, specification: Specification) -> Executions:
+    from critpath.executions.named_slices import find_named_slices  # noqa: PLC0415 - start-up time
+
+    return find_named_slices(events, specification)
+
+
 FINDERS: Final[dict[str, Callable[[Events, Specification, Sequence[str]], Executions]]] = {
     "events": _find_by_patterns,
     "process": lambda events, specification, _: find_processes(events, specification.where),
     "thread": lambda events, specification, _: find_threads(events, specification.where),
     "windows": lambda events, of, _: find_windows(events, open_place(of.file)),
     "marker": lambda events, _, __: find_markers(events),
-    "slice": lambda events, specification, _: find_named_slices(events, specification),
+    "slice": lambda events, specification, _: _find_named_slices(events, specification),
 }
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import glob
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct, structs
@@ -263,7 +262,7 @@ def parse_specification(text: str) -> Specification:
         return Specification(chosen[1], where=_parse_where(text[chosen.end() :], text), text=text)
     kind, colon, rest = text.strip().partition(":")
     if kind not in KINDS:
-        near = difflib.get_close_matches(kind, KINDS, n=1)
+        near = _find_near(kind, KINDS)
         shortest = " | ".join(form.partition("[")[0] for form in KINDS.values())
         forms = KINDS[near[0]] if near else shortest
         raise UsageError(
@@ -287,6 +286,13 @@ def parse_specification(text: str) -> Specification:
 
 
 _PLACES: Final = frozenset({"comm", "container", "ns", "cgroup_ns", "cgroup"})
+
+
+def _find_near(name: str, known: Iterable[str]) -> list[str]:
+    """Return what was meant by a name that is not known, if one is like it."""
+    from difflib import get_close_matches  # noqa: PLC0415 - start-up time
+
+    return get_close_matches(name, list(known), n=1)
 
 
 def _parse_where(rest: str, text: str) -> ThreadFilter:
@@ -419,7 +425,7 @@ def _parse_options(
                     f"a comma ends the regular expression in: {shorten(options[at - 1].strip())}",
                     f"write a comma of its own with a backslash: {shorten(whole)}",
                 )
-            near = difflib.get_close_matches(name, known, n=1)
+            near = _find_near(name, known)
             raise UsageError(
                 f"not an option of {kind}: {shorten(option) or '(nothing)'}",
                 f"did you mean {near[0]}{'' if near[0] in _WORDS else '='}?"
@@ -437,7 +443,7 @@ def _parse_slices(rest: str, text: str) -> Specification:
     marker, *options = split_outside_brackets(rest, ",")
     marker = marker.strip()
     if marker not in {*MARKERS, EVERY_MARKER}:
-        near = difflib.get_close_matches(marker, MARKERS, n=1)
+        near = _find_near(marker, MARKERS)
         raise UsageError(
             f"not a marker of slices: {shorten(marker) or '(nothing)'}",
             f"did you mean slices:{near[0]}?"

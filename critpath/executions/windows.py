@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 from typing import Final
 
@@ -66,6 +65,8 @@ def find_windows(events: Events, file: Path) -> Executions:
 
 def _read_file(file: Path) -> tuple[list[tuple[int, dict[str, str]]], list[str]]:
     """Return every row with its line number, and the ignored columns."""
+    import csv  # noqa: PLC0415 - start-up time
+
     try:
         with file.open(encoding="utf-8-sig", newline="") as stream:
             reader = csv.reader(stream, strict=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from enum import IntFlag
+from enum import IntEnum
 from typing import Final
 
 import numpy as np
@@ -120,8 +120,8 @@ class Kinship:
         return of._replace(kin=_TEXTS[kin]) if kin else of
 
 
-class _Tie(IntFlag):
-    """What a process is to another."""
+class _Tie(IntEnum):
+    """What a process is to another: bits of a sum, a plain number as `_KIN` asks for 2,048."""
 
     UNKNOWN = 1  # one of them is
     SAME = 2

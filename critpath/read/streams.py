@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -57,6 +56,8 @@ def survey_streams(recording: Path) -> tuple[StreamFacts, ...]:
 
 def digest_file(path: Path) -> str:
     """Return the SHA-256 of a file; raises UnreadableError."""
+    import hashlib  # noqa: PLC0415 - start-up time
+
     try:
         with open_file(path) as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -6,9 +6,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from critpath.store.baseline import FORMAT as BASELINE_FORMAT
     from critpath.store.columns import FORMAT
-    from critpath.store.dataset import MANIFEST, Dataset, Part
-    from critpath.store.formats import find_format, load_sets
-    from critpath.store.reading import RESIDENT
+    from critpath.store.dataset import Dataset, Part
+    from critpath.store.formats import MANIFEST, RESIDENT, find_format, load_sets
     from critpath.store.sessions import Baseline, Session, make_sessions
     from critpath.store.signatures import CountsFile
     from critpath.store.writing import PathsWriter, save_paths

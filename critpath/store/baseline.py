@@ -49,21 +49,6 @@ FORMAT: Final = "critpath/baseline/2"
 FIRST: Final = "critpath/baseline/1"  # whose kinds have a text for what qualifies a state
 CERTAIN: Final = Certainty.CERTAIN.name.lower()  # as usual: a file leaves it out
 STEP: Final = 4  # numbers per segment: kind, thread, cpu, duration
-# Of any version, and even where an unfinished merge stands above it.
-_MARK: Final = b'"critpath/baseline/'
-
-
-def is_baseline_file(path: Path) -> bool:
-    """Tell whether something says that it is a baseline; never raises."""
-    try:
-        if not path.is_file():
-            return False
-        with open_file(path) as stream:
-            return _MARK in stream.read(512)
-    except (OSError, ValueError):
-        return False
-
-
 # A baseline's text, checked in every respect: it is the text of a repository.
 
 

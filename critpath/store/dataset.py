@@ -25,13 +25,12 @@ from critpath.files import atomic, discard, readable, write_text
 from critpath.model import PathSet
 from critpath.processes import side_by_side
 from critpath.store.columns import is_count, is_texts
-from critpath.store.reading import RESIDENT, load_paths
+from critpath.store.formats import MANIFEST, RESIDENT
+from critpath.store.reading import load_paths
 from critpath.stores import is_hole, refresh
 from critpath.untrusted import LARGEST, TooLargeError, load_json
 
 DATASET: Final = "critpath/dataset/1"
-# Readers that are given the directory itself pass over what begins with an underscore.
-MANIFEST: Final = "_critpath.json"
 _DO: Final = "make it again: critpath export --format paths"
 
 
@@ -133,14 +132,6 @@ class Dataset(Struct, frozen=True):
         halves = parts[:middle], parts[middle:]
         works = (partial(_load_parts, self.directory, half, -1) for half in halves)
         return [*chain(*side_by_side(*works))]
-
-
-def is_dataset(path: Path) -> bool:
-    """Tell whether something is a dataset's directory, whatever is in it; never raises."""
-    try:
-        return (path / MANIFEST).is_file()
-    except (OSError, ValueError):
-        return False
 
 
 def _load_parts(directory: Path, parts: Sequence[Part], resident: int) -> list[PathSet]:

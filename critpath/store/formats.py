@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from critpath.store.dataset import Dataset, is_dataset
-from critpath.store.reading import RESIDENT, is_paths_file, load_paths
+from critpath.stores import open_file
 
 if TYPE_CHECKING:
     from critpath.model import PathSet
+
+# Sets of no more segments than this are in memory as a whole: 64 MB, and no second reading.
+RESIDENT: Final = 1 << 20
+# Readers that are given the directory itself pass over what begins with an underscore.
+MANIFEST: Final = "_critpath.json"
+_PARQUET: Final = b"PAR1"
+# Of any version, and even where an unfinished merge stands above it.
+_BASELINE: Final = b'"critpath/baseline/'
 
 
 def find_format(path: Path) -> str:
@@ -21,9 +28,36 @@ def find_format(path: Path) -> str:
         return "paths"
     if is_dataset(path):
         return "dataset"
-    from critpath.store.baseline import is_baseline_file  # noqa: PLC0415 - start-up time
-
     return "baseline" if is_baseline_file(path) else ""
+
+
+def is_paths_file(path: Path) -> bool:
+    """Tell whether something is a Parquet file, whatever is in it; never raises."""
+    return _read_begin(path, len(_PARQUET)) == _PARQUET
+
+
+def is_dataset(path: Path) -> bool:
+    """Tell whether something is a dataset's directory, whatever is in it; never raises."""
+    try:
+        return (path / MANIFEST).is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def is_baseline_file(path: Path) -> bool:
+    """Tell whether something says that it is a baseline; never raises."""
+    return _BASELINE in _read_begin(path, 512)
+
+
+def _read_begin(path: Path, size: int) -> bytes:
+    """Return the first bytes of a file, none of what is no file or cannot be read."""
+    try:
+        if not path.is_file():
+            return b""
+        with open_file(path) as stream:
+            return stream.read(size)
+    except (OSError, ValueError):
+        return b""
 
 
 def load_sets(
@@ -40,8 +74,12 @@ def load_sets(
     """
     kind = find_format(path)
     if kind == "paths":
+        from critpath.store.reading import load_paths  # noqa: PLC0415 - start-up time
+
         return [load_paths(path, resident=resident, later=later)]
     if kind == "dataset":
+        from critpath.store.dataset import Dataset  # noqa: PLC0415 - start-up time
+
         return Dataset(path).load()
     from critpath.store.baseline import load_baseline  # noqa: PLC0415 - start-up time
 

@@ -56,6 +56,7 @@ from critpath.store.columns import (
     read_remarks,
     texts_of,
 )
+from critpath.store.formats import RESIDENT
 from critpath.stores import RangeFile, open_file
 from critpath.untrusted import load_json
 
@@ -63,8 +64,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-# Sets of no more segments than this are in memory as a whole: 64 MB, and no second reading.
-RESIDENT: Final = 1 << 20
 # Bytes of packed row groups that a process keeps in memory, as a comparison reads them some ten
 # times: those of a hundred thousand paths of 40 segments each.  Further ones are in a temporary
 # file; where that has no room, they are decoded again.
@@ -75,24 +74,12 @@ _LETTERS: Final = 1 << 24  # of all texts of a column, in a file of any size
 _RATIO: Final = 32  # and in one that is larger, for each byte
 _TIME: Final = 2**62  # times are within this, so that no difference of two overflows
 _HOSTS: Final = 2**31
-_MAGIC: Final = b"PAR1"
 # A thread of pyarrow's that still holds the Python file as the interpreter ends aborts the
 # process; columns of one row group are decoded no faster by several.
 _THREADS: Final = False
 _DO: Final = "make it again: critpath export --format paths"
 Wrong = Callable[[object], UnreadableError]
 Pread = Callable[[int, int], bytes]  # size, begin
-
-
-def is_paths_file(path: Path) -> bool:
-    """Tell whether something is a Parquet file, whatever is in it; never raises."""
-    try:
-        if not path.is_file():
-            return False
-        with open_file(path) as stream:
-            return stream.read(len(_MAGIC)) == _MAGIC
-    except (OSError, ValueError):
-        return False
 
 
 def load_paths(

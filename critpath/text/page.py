@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from critpath.documents import SLOWER
 from critpath.model.paths import kind_of
 from critpath.schema.parameters.text import ANSWERS
 from critpath.text.phrases import quoted
@@ -68,6 +67,8 @@ def small_print(document: ComparisonDocument) -> list[str]:
 
 
 def _other_kinds(document: ComparisonDocument, kinds: Sequence[KindEntry]) -> list[str]:
+    from critpath.documents import SLOWER  # noqa: PLC0415 - start-up time
+
     told = kinds[:1] if kinds and kinds[0].change in {"slower", "faster"} else []
     rest = [one for one in kinds if one not in told and one.label]
     noun = noun_of(document)

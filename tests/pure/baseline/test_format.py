@@ -22,10 +22,10 @@ from critpath.store.baseline import (
     Session,
     baseline_text,
     digest_document,
-    is_baseline_file,
     load_baseline,
     save_baseline,
 )
+from critpath.store.formats import is_baseline_file
 from critpath.text.notes import word_all
 
 _PLACE = importlib.util.spec_from_file_location("gate_drawn", Path(__file__).with_name("drawn.py"))

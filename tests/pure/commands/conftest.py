@@ -18,7 +18,8 @@ from critpath.files import atomic_directory
 from critpath.model import CriticalPaths, Executions, PathSet, State
 from critpath.store import Dataset, save_paths
 from critpath.store.dataset import part_name
-from critpath.store.reading import is_paths_file, load_paths
+from critpath.store.formats import is_paths_file
+from critpath.store.reading import load_paths
 
 
 def make_paths(count: int = 2, source: str = "trace") -> PathSet:

@@ -30,7 +30,8 @@ from critpath.model import (
 )
 from critpath.model.paths import SEGMENT_COLUMNS
 from critpath.store import MANIFEST, Dataset, Part, PathsWriter, reading, save_paths
-from critpath.store.dataset import is_dataset, part_name
+from critpath.store.dataset import part_name
+from critpath.store.formats import is_dataset
 from critpath.store.reading import load_paths
 from critpath.store.writing import GROUP_EXECUTIONS
 

@@ -24,7 +24,8 @@ from critpath.model.stacks import read_stack
 from critpath.schema.environment import Environment
 from critpath.store import FORMAT, PathsWriter, save_paths
 from critpath.store.columns import DETAILS, LATER, SEGMENTS, arrow_schema
-from critpath.store.reading import is_paths_file, load_paths
+from critpath.store.formats import is_paths_file
+from critpath.store.reading import load_paths
 
 STRINGS = ("", "virtio0-req.0", "worker-1", "kw\u202eorker", "\u0000", "a'\"</script>")
 
