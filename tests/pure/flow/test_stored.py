@@ -51,7 +51,7 @@ def test_the_same_document(sets, stored, options):
 
 def test_the_same_paths_as_json(sets, stored):
     for whole, apart in zip(sets, stored, strict=True):
-        assert "".join(write_paths(apart)) == "".join(write_paths(whole))
+        assert b"".join(write_paths(apart)) == b"".join(write_paths(whole))
         assert "begin" not in vars(apart.paths)
 
 
