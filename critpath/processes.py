@@ -114,6 +114,7 @@ def _safe_path() -> Iterator[None]:
 # Tables of more rows are worked on by two processes: threads would wait for each other, as Python
 # runs one at a time; a third would take a quarter of a gigabyte for its work.
 _ROWS_AT_ONCE: Final = 200_000
+_ROWS_ALONE: Final = 1_000  # technical: of which no thread begins: it takes longer than they do
 _MMAP_THRESHOLD: Final = -3  # of the C library
 _LARGE: Final = 4 << 20  # from here on numpy asks for huge pages
 _PROTOCOL: Final = 5  # of what a copy gives: arrays as they lie in memory
@@ -123,7 +124,7 @@ _TURN: Final = lru_cache(lambda: os.memfd_create("critpath-turn"))
 _DIVIDED: Final = ContextVar("_DIVIDED", default=False)
 
 
-def side_by_side(*works: Callable[[], Any], rows: int = 0) -> list[Any]:
+def side_by_side(*works: Callable[[], Any], rows: int = 0, copied: bool = True) -> list[Any]:
     """Return what several works give, each done by a thread, as numpy lets others run meanwhile.
 
     Parameters
@@ -133,17 +134,20 @@ def side_by_side(*works: Callable[[], Any], rows: int = 0) -> list[Any]:
     rows : int
         Of the tables that each of them looks at: of very many a half of the works is done here,
         one after the other, the other half by a copy of this process, and what these give is
-        copied back.
+        copied back; of few all is done here.
+    copied : bool
+        Whether a copy may do so.
 
     Raises
     ------
     Exception
         Of the first work that failed, as if they had been done one after the other.
     """
-    many = rows > _ROWS_AT_ONCE
+    many = copied and rows > _ROWS_AT_ONCE
     if many:
         give_back()
-    if len(works) < 2 or (many and _DIVIDED.get()) or len(os.sched_getaffinity(0)) < 2:
+    alone = len(works) < 2 or 0 < rows <= _ROWS_ALONE or (many and _DIVIDED.get())
+    if alone or len(os.sched_getaffinity(0)) < 2:
         return [work() for work in works]
     if many:
         return _do_in_two(works)

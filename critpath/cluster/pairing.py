@@ -12,6 +12,7 @@ from critpath.model import F64, I64, Bool, Clustering, ClusterPairs, VectorTable
 from critpath.schema import notes
 from critpath.schema.notes import Note
 from critpath.schema.parameters.cluster import PAIRING
+from critpath.stats.rows import quantiles
 
 __all__ = ["NormalSpace", "normal_space", "novel_limits", "pair", "plausible"]
 
@@ -53,9 +54,13 @@ def novel_limits(home: NormalSpace) -> F64:
     known = spread_of > 0
     # A cluster of 15 has no 99 % quantile; all of them together, each relative to
     # its own spread, do.
-    relative = np.quantile(own[known] / spread_of[known], PAIRING.novel) if known.any() else 0.0
-    quantile = [np.quantile(own[home.labels == k], PAIRING.novel) for k in range(len(spread))]
+    relative = _find_novel(own[known] / spread_of[known]) if known.any() else 0.0
+    quantile = [_find_novel(own[home.labels == k]) for k in range(len(spread))]
     return np.maximum(np.maximum(spread * relative, quantile), 1.0)
+
+
+def _find_novel(distance: F64) -> float:
+    return float(quantiles(distance[:, None], PAIRING.novel)[0][0])
 
 
 def plausible(distance: F64, limits: F64, partner: I64) -> Bool:

@@ -24,7 +24,7 @@ from critpath.stats.means import (
     take_robust_logs,
 )
 from critpath.stats.permutations import GateTest, Together, gate, gates
-from critpath.stats.rows import median, row_blocks
+from critpath.stats.rows import medians_by, row_blocks
 
 
 def detectable_shift(error: float, critical: float, floor: float) -> float:
@@ -239,6 +239,8 @@ def two_families(
             blocks=blocks,
         ),
         partial(slow_end, *total, *strata, level * EFFECTS.slow),
+        rows=len(normal) + len(sample),
+        copied=False,
     )
     over_all = [float(whole.p_value.min()) / share]
     if sessions is None:
@@ -388,51 +390,79 @@ def score_unusualness(
     normal: VectorTable, sample: VectorTable, normal_type: I64, sample_type: I64
 ) -> tuple[I64, I64]:
     """Score every execution against all others of its type, whichever set they are in."""
-    scores = np.zeros(len(normal), np.int64), np.zeros(len(sample), np.int64)
-    totals = normal.total, sample.total
-    kinds = normal_type, sample_type
-    for each in np.unique(np.concatenate(kinds)):
-        places = [np.flatnonzero(kind == each) for kind in kinds]
-        whole = np.concatenate([t[at] for t, at in zip(totals, places, strict=True)])
-        values = np.empty((len(whole), len(normal.symbols) + 1))
-        values[:, -1] = whole
-        values[: len(places[0]), :-1] = normal.durations[places[0]]
-        values[len(places[0]) :, :-1] = sample.durations[places[1]]
-        rounded = np.rint(_score(values) * _SCALE).astype(np.int64)
-        for score, at, part in zip(
-            scores, places, np.split(rounded, [len(places[0])]), strict=True
-        ):
-            score[at] = part
-    return scores
+    types = _Types.of(np.concatenate([normal_type, sample_type]))
+    tables = (normal, normal.total), (sample, sample.total)
+    width = len(normal.symbols) + 1
 
+    def take(columns: slice) -> F64:
+        """Return some columns of both, one after the other, in order of the types."""
+        found = np.empty((columns.stop - columns.start, len(types.order)))
+        first = 0
+        for table, total in tables:
+            rows = slice(first, first := first + len(table))
+            some = table.durations[:, columns]
+            found[: some.shape[1], rows] = some.T
+            if columns.stop == width:
+                found[-1, rows] = total
+        return found.take(types.order, axis=1)
 
-def _score(values: F64) -> F64:
-    middle = median(values[:, -1])
-    least, offset = (
-        max(SPREADS.least * float(middle), 1.0),
-        max(EFFECTS.offset * float(middle), 1.0),
-    )
+    middle = medians_by(take(slice(width - 1, width)), types.ends)[0]
+    least = np.maximum(SPREADS.least * middle, 1.0)
+    offset = np.maximum(EFFECTS.offset * middle, 1.0)
     # By columns, then by rows: a whole table of each scale would be the largest of all there are.
-    blocks = row_blocks(values.shape[1], max(_AT_ONCE // max(len(values), 1), 1))
-    found = []
-    for columns in (values[:, each].T for each in blocks):
-        both = np.concatenate([columns, np.log(columns + offset)])
-        leasts = np.repeat((least, SPREADS.least), len(columns))
-        found.append(_middle_and_spread(both, leasts).reshape(2, 2, -1))
-    linear, logs = np.concatenate(found, axis=2).transpose(1, 0, 2)
-    result = np.empty(len(values))
-    for rows in row_blocks(len(values)):
-        some = values[rows]
-        product = _robust_z(some, *linear) * _robust_z(np.log(some + offset), *logs)
-        result[rows] = np.sqrt(product.sum(axis=1))
-    return result
+    scales = np.empty((4, len(least), width))  # middle and spread of values, of logarithms
+    step = max(_AT_ONCE // max(len(types.order), 1), 1)
+    for columns in (slice(at, min(at + step, width)) for at in range(0, width, step)):
+        values = take(columns)
+        scales[:2, :, columns] = types.find_middles(values, least)
+        logs = np.log(values + types.spread(offset))
+        scales[2:, :, columns] = types.find_middles(logs, SPREADS.least)
+    scores: list[I64] = []
+    for (table, total), kind in zip(tables, types.divide(len(normal)), strict=True):
+        score = np.empty(len(table), np.int64)
+        for rows in row_blocks(len(table)):
+            some = np.empty((len(kind[rows]), width))
+            some[:, :-1], some[:, -1] = table.durations[rows], total[rows]
+            *linear, middles, spreads = scales[:, kind[rows]]
+            product = _robust_z(some, *linear)
+            product *= _robust_z(np.log(some + offset[kind[rows], None]), middles, spreads)
+            score[rows] = np.rint(np.sqrt(product.sum(axis=1)) * _SCALE)
+        scores.append(score)
+    return scores[0], scores[1]
 
 
-def _middle_and_spread(values: F64, least: F64) -> F64:
-    """Return each row's median, and the robust standard deviation, kept off zero."""
-    middle = median(values)
-    spread = NORMAL.per_mad * median(np.abs(values - middle[:, None]))
-    return np.stack([middle, np.hypot(spread, least)])
+class _Types(Struct, frozen=True):
+    """Executions in order of their types: up to each end they are of one."""
+
+    kind: I64  # of each execution, as numbered in order
+    order: I64
+    sizes: I64
+    ends: I64
+
+    @classmethod
+    def of(cls, kind: I64) -> _Types:
+        """Return those of executions whose types are given."""
+        sizes = np.bincount(kind)
+        used = sizes > 0
+        sizes, kind = sizes[used], (np.cumsum(used) - 1)[kind]
+        return cls(kind, np.argsort(kind, kind="stable"), sizes, np.cumsum(sizes))
+
+    def divide(self, many: int) -> list[I64]:
+        """Return the types of so many executions, and of the others."""
+        return [self.kind[:many], self.kind[many:]]
+
+    def spread(self, values: F64) -> F64:
+        """Return values of types for each execution in order."""
+        return np.repeat(values, self.sizes, axis=-1)
+
+    def find_middles(self, values: F64, least: F64 | float) -> F64:
+        """Return the medians of types, and robust standard deviations, kept off zero.
+
+        ``values`` are of executions in order [columns, executions]; [2, types, columns].
+        """
+        middle = medians_by(values, self.ends)
+        spread = medians_by(np.abs(values - self.spread(middle)), self.ends)
+        return np.stack([middle.T, np.hypot(NORMAL.per_mad * spread.T, np.reshape(least, (-1, 1)))])
 
 
 def _robust_z(values: F64, middle: F64, spread: F64) -> F64:

@@ -266,9 +266,21 @@ def look_up(codes: I32, table: Sequence[Entry], find: Callable[[Entry], int]) ->
     return np.array([find(table[code]) for code in used.tolist()], np.int64)[place]
 
 
+_FEW: Final = 256  # technical: rows that are sorted as soon as looked up column by column
+
+
 def number_rows(columns: Iterable[np.ndarray[Any, Any]], rows: int) -> tuple[I64, I64]:
     """Return where each distinct row of some columns is first, and which of them each one is."""
     kind = np.zeros(rows, np.int64)
+    columns = [*columns]
+    if 0 < rows <= _FEW and (table := np.array(columns)).dtype.kind == "i":
+        order = np.lexsort(table[::-1])
+        table = table[:, order]
+        new = np.zeros(rows, np.bool_)
+        (table[:, 1:] != table[:, :-1]).any(axis=0, out=new[1:])
+        kind[order] = np.cumsum(new)
+        new[0] = True
+        return order[new], kind
     for column in columns:
         if rows and (column != column[0]).any():  # most are the same everywhere
             if column.dtype.kind == "f":

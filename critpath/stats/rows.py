@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from critpath.model import F64, I64, Whole
-from critpath.stats._columns import add_by, add_squares, rank
+from critpath.stats._columns import add_by, add_squares, largest, medians, rank
 
 _AT_ONCE = 1 << 16  # technical: values ranked together: of small tables all
 _SORTED: Final = 1 << 32  # technical: what numbers differ by that are sorted by their digits
@@ -68,18 +68,43 @@ def median(values: F64 | I64) -> F64:
     return upper if odd else np.asarray((ordered[..., half - 1] + upper) / 2, np.float64)
 
 
+_LONG: Final = 1 << 12  # technical: rows whose middle one numpy finds sooner
+_LARGEST: Final = 64  # technical: rows that are kept while the others are gone through
+
+
+def medians_by(columns: F64, ends: I64) -> F64:
+    """Return the median of every row, of what is up to each end [rows, ends], as `median`."""
+    found = np.empty((len(columns), len(ends)))
+    if columns.shape[1] > _LONG * len(ends):
+        for group, pair in enumerate(pairwise([0, *ends.tolist()])):
+            found[:, group] = median(columns[:, slice(*pair)])
+    else:
+        medians(columns, ends, np.empty(columns.shape[1]), found)
+    return found
+
+
 def quantiles(values: F64 | I64, *shares: float) -> list[F64]:
-    """Return quantiles of every column, to the bit as `np.quantile`, in the same way."""
-    last = len(values) - 1
+    """Return quantiles of every column, to the bit as `np.quantile`, in the same way.
+
+    Of one table or of several.
+    """
+    last = values.shape[-2] - 1
     below = [int(last * share) for share in shares]
-    places = {*below, *(min(at + 1, last) for at in below)}
-    ordered = np.partition(values, sorted(places), axis=0)
-    found = []
+    first = min(below)  # of the rows that are put in order
+    if values.dtype == np.float64 and last - first < _LARGEST:
+        found = np.empty((*values.shape[:-2], values.shape[-1], last - first + 1))
+        largest(*(each.reshape(-1, *each.shape[-2:]) for each in (values, found)))
+        ordered = found.swapaxes(-1, -2)
+    else:
+        first, places = 0, {*below, *(min(at + 1, last) for at in below)}
+        ordered = np.partition(values, sorted(places), axis=-2)
+    result = []
     for share, at in zip(shares, below, strict=True):
         part = last * share - at
-        low, high = ordered[at], ordered[min(at + 1, last)]
-        found.append(high - (high - low) * (1 - part) if part >= 0.5 else low + (high - low) * part)
-    return found
+        low, high = ordered[..., at - first, :], ordered[..., min(at + 1, last) - first, :]
+        rise = high - low
+        result.append(high - rise * (1 - part) if part >= 0.5 else low + rise * part)
+    return result
 
 
 def order_rows(*tables: F64 | Whole) -> I64:

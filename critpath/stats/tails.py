@@ -249,7 +249,7 @@ def conformal(null: F64, score: F64) -> F64:
     tied = score - _ROUNDING * np.maximum(np.abs(score), 1.0)
     p = (1 + n - np.searchsorted(ordered, tied)) / (1 + n)
     top = max(10, round(TAILS.fitted * n))
-    if n < 2 * top or ordered[-top - 1] <= 0:
+    if n < 2 * top or ordered[-top - 1] <= 0 or not (tied > ordered[-1]).any():
         return np.asarray(p, dtype=np.float64)
     start = ordered[-top - 1]
     hill = float(np.log(ordered[-top:] / start).mean())

@@ -296,9 +296,9 @@ def test_assignments_of_units(snapshot):
         comparability.exchangeable((np.arange(k), np.arange(k)), 1 / 64) is not None
         for k in range(7, 13)
     ]
-    batch = [[np.array([[0.0, 1], [2, 3], [4, 50], [6, 7]]), np.ones((4, 2))]]
-    facts["balance"] = permutations.balance(iter(batch), [np.array([1.0, 2]), np.ones(2)])
-    facts["balance one"] = permutations.balance(iter([]), [np.array([1.0, 2])])
+    batch = [np.stack([np.array([[0.0, 1], [2, 3], [4, 50], [6, 7]]), np.ones((4, 2))])]
+    facts["balance"] = [*permutations.balance(iter(batch), np.array([[1.0, 2], [1, 1]]))]
+    facts["balance one"] = [*permutations.balance(iter([]), np.array([[1.0, 2]]))]
     snapshot("assignments", facts)
 
 
