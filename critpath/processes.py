@@ -146,8 +146,8 @@ def side_by_side(*works: Callable[[], Any], rows: int = 0, copied: bool = True) 
     many = copied and rows > _ROWS_AT_ONCE
     if many:
         give_back()
-    alone = len(works) < 2 or 0 < rows <= _ROWS_ALONE or (many and _DIVIDED.get())
-    if alone or len(os.sched_getaffinity(0)) < 2:
+    alone = _DIVIDED.get() if many else 0 < rows <= _ROWS_ALONE
+    if alone or len(works) < 2 or len(os.sched_getaffinity(0)) < 2:
         return [work() for work in works]
     if many:
         return _do_in_two(works)
