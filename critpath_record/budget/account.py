@@ -58,6 +58,12 @@ class Account:
         return min(max(self._slots) * SLOTS / self.horizon, self.width)
 
     @property
+    def is_idle(self) -> bool:
+        """Whether it was busy for so little that it makes no difference when in a horizon."""
+        seen = self._slot - self._first >= 2 * SLOTS - 1
+        return seen and max(self._sums) <= ACCOUNT.idle * self.horizon * self.width
+
+    @property
     def size(self) -> float:
         """The most credit that can be saved."""
         return max(self.share * self.busy / ACCOUNT.part, self.unit)

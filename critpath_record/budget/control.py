@@ -500,6 +500,10 @@ class Control:
         waits = [max(of.credit, of.size * CONTROL.least) / rate for of, rate in pairs if rate > 0]
         return min(waits, default=self.longest)
 
+    def is_idle(self) -> bool:
+        """Return whether no place is busy enough to be judged by its share."""
+        return isinstance(self.law, Fair) and all(a.is_idle for a in self.law.accounts)
+
     def may_wait(self, events: Mapping[str, Sequence[int]]) -> bool:
         """Return whether so few events since the last step leave nothing to decide yet.
 

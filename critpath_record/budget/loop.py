@@ -29,6 +29,7 @@ from critpath_record.budget.gates import Gates
 _HZ: Final = os.sysconf("SC_CLK_TCK")
 _LATE: Final = 0.1  # s: a look that comes later is counted
 _SECOND: Final = 0.9  # s: what is done as seldom may as well be done before
+_IDLE: Final = 1.0  # s between two polls of an idle machine, at most: what is told each second
 _BESIDE: Final = 0.02  # s between two looks at what others spend
 _SHORTEST: Final = 0.001  # s between two looks, and until the first
 _NOT_IDLE: Final = (1, 2, 3, 6, 7)  # user, nice, system, irq, softirq
@@ -375,9 +376,23 @@ class Loop:
     def may_rest(self) -> bool:
         """Return whether so little happened since the last look that there is nothing to decide."""
         self._quiet = None
-        if time.monotonic() >= self.polled + self.policy.rest / 2:
+        if time.monotonic() >= self.polled + self._find_rest() / 2:
             return False
         return self.control.may_wait(self.gates.count(take=False))
+
+    def may_rest_now(self) -> bool:
+        """Return the same just behind a count: nothing has happened since."""
+        return min(self.control.may_spend()[1], default=0.0) > 0
+
+    def _find_rest(self) -> float:
+        """Return for how long a look at the counts may be enough now (s).
+
+        On an idle machine the slots of a horizon are all alike.
+        """
+        rest = self.policy.rest
+        if rest and self.control.is_idle():
+            return max(rest, min(self.control.budget.horizon, _IDLE))
+        return rest
 
     def rest(self) -> float:
         """Return when to look again (s) where there is nothing to decide: it is found if there is.
@@ -393,7 +408,7 @@ class Loop:
         self._quiet = (
             *(array("i", files), array("q", before), array("d", ordered), array("d", limits)),
         )
-        return max(self.control.longest, self.polled + self.policy.rest - time.monotonic())
+        return max(self.control.longest, self.polled + self._find_rest() - time.monotonic())
 
     def count(self) -> float:
         """Charge what was spent, decide and switch; return when to look again (s)."""

@@ -37,7 +37,7 @@ class Windows(Policy):
             return self.loop.rest()
         wait = self._end_in_time(self.poll())
         compares = self.compared.is_under_way or self._opens_at is not None
-        return self.loop.rest() if not compares and self.loop.may_rest() else wait
+        return self.loop.rest() if not compares and self.loop.may_rest_now() else wait
 
     def _end_in_time(self, wait: float) -> float:
         """Return when to look again so that time before and after an opening can be compared."""

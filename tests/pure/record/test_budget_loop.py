@@ -13,6 +13,7 @@ import pytest
 
 from critpath.schema.parameters.budget import CONTROL
 from critpath_record.budget import loop, natural
+from critpath_record.budget.account import SLOTS
 from critpath_record.budget.loop import BusyTimes
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "played"))
@@ -76,6 +77,29 @@ def test_a_quiet_machine_is_recorded_all_the_time_and_seldom_looked_at(
     assert world.gates[0].is_open
     assert world.loop.polls - polls <= 25
     assert world.loop.gates.open_seconds() > 10
+
+
+def test_an_idle_machine_is_polled_seldom_and_a_busy_one_twice_a_slot(
+    make_world: Callable[..., World],
+) -> None:
+    world = make_world(0.05)
+    world.policy.rest = world.control.budget.horizon / SLOTS
+
+    def count_polls(rate: float) -> int:
+        world.rate = lambda _: rate  # none: 3 % busy
+        world.time.pass_time(4)
+        before = world.loop.polls
+        world.time.pass_time(10)
+        assert world.gates[0].is_open
+        return world.loop.polls - before
+
+    assert count_polls(0) <= 25
+    assert count_polls(100.0) >= 150
+    assert count_polls(0) <= 25
+    # What is spent then is seen as soon as ever.
+    world.rate = lambda _: 2e6
+    world.time.pass_time(0.2)
+    assert not world.gates[0].is_open
 
 
 def test_what_comes_late_is_counted(make_world: Callable[..., World]) -> None:
