@@ -28,7 +28,7 @@ _ABI_ONLY, _BENEATH = 1, 1
 _LEAST: Final = 2  # before it nothing is moved between directories
 _RIGHTS: Final = {2: 14, 3: 15, 4: 15, 5: 16}  # how many rights of files an ABI knows
 _READ_FILE, _READ_DIR, _WRITE_FILE, _TRUNCATE = 1 << 2, 1 << 3, 1 << 1, 1 << 14
-_REMOVE, _MAKE, _REFER, _EXECUTE = 1 << 4 | 1 << 5, 1 << 7 | 1 << 8 | 1 << 9, 1 << 13, 1
+_REMOVE, _MAKE, _REFER, _EXECUTE = 1 << 4 | 1 << 5, 1 << 7 | 1 << 8, 1 << 13, 1
 _OF_FILES: Final = _READ_FILE | _WRITE_FILE | _TRUNCATE | _EXECUTE
 _LOOKING: Final = _READ_FILE | _READ_DIR
 _CHANGING: Final = _LOOKING | _WRITE_FILE | _TRUNCATE | _REMOVE | _MAKE | _REFER
@@ -50,7 +50,7 @@ _AARCH64: Final = (
     *(440, 442),
 )
 # Those of them that some need: to start programs of ours and talk to them, to ask the internet.
-_RUNNING: Final = ("execve", "bind", "listen", "accept", "accept4", "sendmsg", "kill")
+_RUNNING: Final = ("execve", "accept", "accept4", "sendmsg", "kill")
 _ASKING: Final = ("connect", "sendto", "sendmsg", "sendmmsg", "bind")
 _NAMES: Final = ("socket", "socketpair", "connect", "accept", "sendto", "sendmsg", "bind", "listen",
     "execve", "kill", "accept4", "sendmmsg")  # fmt: skip
@@ -94,9 +94,9 @@ def restrict(
     more : iterable of (Path, int)
         Other rights beneath a place, as the kernel has them.
     run : iterable of Path
-        Programs that it may start, which are confined as it is; it may then make sockets of this
-        machine to talk to them, and connect none.  Where the kernel confines no files, it may
-        start others, too.
+        Programs that it may start, which are confined as it is; it may then have sockets of this
+        machine that are connected already, to talk to them.  Where the kernel confines no files,
+        it may start others, too.
     network : bool
         Whether it may ask the internet.
     """
@@ -235,7 +235,7 @@ def _confine_calls(libc: Any, *, run: bool, network: bool) -> None:
     unix = [*_LOAD_FIRST, (0x15, 0, 5, _AF_UNIX), *_LOAD_SECOND, (0x15, 0, 1, _STREAM), _YES, _NO]
     families = [*_LOAD_FIRST]
     families += [each for family in _INTERNET for each in ((0x15, 0, 1, family), _YES)]
-    kinds = {"socket": (run, network), "socketpair": (run or network, False)}
+    kinds = {"socket": (False, network), "socketpair": (run or network, False)}
     steps = [_LOAD_CALL]
     for name, (local, far) in kinds.items():
         if not (local or far):

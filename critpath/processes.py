@@ -21,6 +21,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar, copy_context
 from functools import lru_cache, partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 if TYPE_CHECKING:
@@ -42,12 +43,12 @@ def begin_server() -> ForkServerContext:
     """
     import multiprocessing  # noqa: PLC0415 - 20 ms that only readers of several recordings need
     from multiprocessing import forkserver, resource_tracker  # noqa: PLC0415 - as above
-    from socket import socket  # noqa: PLC0415 - as above
 
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(_IMPORTED)
     if (steward := sys.modules.get("critpath.steward")) and steward.is_here():
-        socket.connect = steward.connect  # type: ignore[method-assign]  # the one way that is left
+        # What it listens at, and connects to, for each process: the one way that is left.
+        forkserver.socket = SimpleNamespace(socket=steward.Socket, AF_UNIX=steward.AF_UNIX)  # type: ignore[attr-defined]
     with _safe_path():
         with uninterrupted():
             resource_tracker.ensure_running()  # before the others, as it unblocks interrupts

@@ -15,8 +15,9 @@ from contextlib import suppress
 from pathlib import Path
 from sys import byteorder
 from threading import Lock
-from typing import Any, Final
+from typing import Any, Final, Self
 
+AF_UNIX: Final = _socket.AF_UNIX
 TREE: Final = "tree"  # in the directory beside an output that may be a directory
 _LONGEST: Final = 1 << 14  # bytes of a request: two paths
 _lock: Final = Lock()
@@ -40,7 +41,7 @@ def begin(
         What the steward does at last.
     """
     global _line, _process, _rooms  # noqa: PLW0603 - one of a process
-    ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
+    ours, theirs = _socket.socketpair(AF_UNIX, _socket.SOCK_SEQPACKET)
     _process = os.fork()
     if _process == 0:
         try:
@@ -93,14 +94,37 @@ def is_here() -> bool:
     return _line is not None
 
 
-def connect(own: Any, address: Any) -> None:
-    """Connect a socket, as `socket.socket.connect` does; one of this machine only to ours."""
-    if own.family != _socket.AF_UNIX:
-        _socket.socket.connect(own, address)
-        return
-    found = _ask("connect", os.fsdecode(address))
-    os.dup2(found, own.fileno(), inheritable=False)
-    os.close(found)
+class Socket(_socket.socket):
+    """One of this machine, as `socket.socket`; the steward lets it listen, or connects it to ours.
+
+    A confined process makes none: it could connect them to anything, where it may connect others.
+    """
+
+    def __init__(self, family: int = AF_UNIX) -> None:
+        one, _ = _socket.socketpair(family)
+        super().__init__(family, fileno=one.detach())
+
+    def bind(self, address: Any) -> None:
+        """Listen, too."""
+        self._become("listen", address)
+
+    def listen(self) -> None:  # type: ignore[override]
+        """Do nothing more."""
+
+    def connect(self, address: Any) -> None:
+        """Connect it."""
+        self._become("connect", address)
+
+    def _become(self, what: str, address: Any) -> None:
+        found = _ask(what, os.fsdecode(address))
+        os.dup2(found, self.fileno(), inheritable=False)
+        os.close(found)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def _ask(*words: str) -> int:
@@ -134,8 +158,8 @@ def _serve(
         try:
             if words[0] == "move" and len(words) == 3:
                 _move(words[1], words[2], rooms)
-            elif words[0] == "connect" and len(words) == 2 and scratch is not None:
-                found = [_connect(words[1], scratch)]
+            elif words[0] in {"connect", "listen"} and len(words) == 2 and scratch is not None:
+                found = [_open(*words, scratch)]
             else:
                 answer = 1  # EPERM
         except (OSError, ValueError) as error:
@@ -158,10 +182,17 @@ def _move(place: str, target: str, rooms: Mapping[Path, Path | OSError]) -> None
     raise PermissionError(1, "refused")
 
 
-def _connect(name: str, scratch: Path) -> _socket.socket:
-    """Connect to a socket below the directory for temporary files, in which no link can be made."""
+def _open(what: str, name: str, scratch: Path) -> _socket.socket:
+    """Connect to a socket below the directory for temporary files, or listen at one.
+
+    No link can be made there.
+    """
     if ".." in Path(name).parts or scratch not in Path(name).parents:
         raise PermissionError(1, "refused")
-    one = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
-    one.connect(name)  # it is closed with its last reference
+    one = _socket.socket(AF_UNIX, _socket.SOCK_STREAM)  # closed with its last reference
+    if what == "connect":
+        one.connect(name)
+    else:
+        one.bind(name)
+        one.listen()
     return one
