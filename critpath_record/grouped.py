@@ -16,6 +16,7 @@ from critpath_record.rooted import read_file, write_file
 _CREDENTIALS: Final = struct.Struct("iII")  # pid, uid, gid
 _TRIES: Final = 3
 _LOOKS: Final = 1000
+_BEGAN: Final = 19
 
 
 class Grouped:
@@ -49,15 +50,21 @@ class Grouped:
         if kind != socket.SCM_CREDENTIALS:
             raise PermissionError(errno.EPERM, "no sender")
         pid = _CREDENTIALS.unpack(data)[0]
+        for _ in range(_LOOKS):  # until it waits for the answer: nothing of that is counted
+            if _stat_of(pid)[0] == b"S":
+                break
+            os.sched_yield()
+        began = _stat_of(pid)[_BEGAN]
         found = re.search(rb"^Uid:(.*)$", read_file(f"/proc/{pid}/status"), re.MULTILINE)
         users = {*found[1].split()} if found else set[bytes]()
         if users != {b"%d" % self._user} or _group_of(pid) != self._own:
             raise PermissionError(errno.EPERM, "not there, or another's")
-        for _ in range(_LOOKS):  # until it waits for the answer: nothing of that is counted
-            if read_file(f"/proc/{pid}/stat").rpartition(b")")[2].split()[0] == b"S":
-                break
-            os.sched_yield()
         write_file(f"{self._path}/cgroup.procs", b"%d" % pid)
+        _, parent, *_ = now = _stat_of(pid)
+        if now[_BEGAN] != began:  # it ended meanwhile, and its number is that of who goes back
+            back = f"{_find_root()}{_group_of(int(parent))}/cgroup.procs"
+            write_file(back, b"%d" % pid)
+            raise PermissionError(errno.EPERM, "it has ended")
 
     def remove(self) -> None:
         """Remove it; processes that still are in it go to the one around it."""
@@ -83,6 +90,11 @@ def remove_group(path: str) -> None:
         for below, *_ in [*os.walk(path)][:0:-1]:
             with contextlib.suppress(OSError):
                 os.rmdir(below)
+
+
+def _stat_of(pid: int) -> list[bytes]:
+    """Return state, parent and more of a process; raises OSError."""
+    return read_file(f"/proc/{pid}/stat").rpartition(b")")[2].split()
 
 
 def _group_of(pid: int) -> str:
