@@ -30,7 +30,7 @@ STARTS: Final = {
 }
 # Of all tests together, less the programs that are recorded (`hosts`, `guest/jobs`).
 MOST_STARTS: Final = 160
-MOST_SLEEPS: Final = 25
+MOST_SLEEPS: Final = 15
 
 
 COUNTED: Final = STARTS | SLEEPS | CLOCKS

@@ -431,7 +431,7 @@ def test_nothing_traces_after_a_kill_and_its_user_has_the_recording(python, box,
     running.kill()
     running.wait()
     wait_for(lambda: not find_left(running.pid))
-    subprocess.run(command(python, "doctor", "--clean"), env=environment({}), check=True)
+    ask(python, "doctor", "--clean")
     assert not [*INSTANCES.glob(f"critpath-*-{running.pid}-*")]
     assert facts(box / "rec")["state"] == "interrupted"
     found = [box / "rec", *(box / "rec").rglob("*")]

@@ -234,12 +234,12 @@ def test_executions_are_labelled_by_what_they_print(ab, tmp_path):
         (tmp_path / name).write_text("")
     done = ab("--slot", "2", "--label", "kind=(.*)", "--max-blocks", "40", "--json", "-", "--",
               "sh", script, tmp_path / "a", "0.002", "--",
-              "sh", script, tmp_path / "b", "0.03")  # fmt: skip
+              "sh", script, tmp_path / "b", "0.1")  # fmt: skip
     document = json.loads(done.stdout)
     assert done.returncode == 1, done.stderr
     assert set(document["labels"]) == {"quick", "slow"}
     assert document["labels"]["slow"]["verdict"] == "slower"
-    assert document["by_evidence"] == ["slow"]
+    assert "slow" in document["by_evidence"]  # of alike ones up to 1 in 20 is, too: by chance
 
 
 def test_a_label_that_nothing_prints_is_refused(ab, refused):

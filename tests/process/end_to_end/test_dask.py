@@ -119,38 +119,55 @@ def contents(directory: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in directory.iterdir()}
 
 
+# Loaded by a worker: one that reads what is called so waits, until it is killed or nobody is to.
+HOLDS = """
+import os, sys
+
+def hear(event, given):
+    if event == "open" and isinstance(given[0], str) and "/held/" in given[0]:
+        with open(os.environ["REACHED"], "w") as file:
+            file.write(f"{os.getpid()}\\n")
+        os.close(os.open(os.environ["GATE"], os.O_RDONLY))
+
+sys.addaudithook(hear)
+"""
+
+
+@pytest.fixture
+def holding(tmp_path: Path) -> dict[str, str]:
+    """Return what surrounds a worker that holds."""
+    os.mkfifo(tmp_path / "gate")
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(HOLDS)
+    where = {name: str(tmp_path / name.lower()) for name in ("GATE", "REACHED")}
+    return {**where, "PYTHONPATH": str(tmp_path / "site")}
+
+
 def test_a_worker_is_killed_and_nothing_is_lost_or_doubled(
-    critpath, cluster, recordings, wait_for, tmp_path
+    critpath, cluster, recordings, guest, holding, wait_for, tmp_path
 ):
-    here = tmp_path / "mine"
+    """While it reads."""
+    here, reached = tmp_path / "mine", tmp_path / "reached"
+    shutil.copytree(guest("normal"), here / "held")
+    recordings[4] = "held"
     words = ("export", "--format", "paths", *recordings, "--execution", REQUESTS, "-o")
     saved = critpath(*words, "local", "--jobs", "1", cwd=here)
     assert saved.returncode == 0, saved.stderr
-    victim, _ = cluster.worker(), cluster.worker()
-    command = [
-        *(
-            sys.executable,
-            "-m",
-            "critpath",
-            "export",
-            "--format",
-            "paths",
-            *recordings,
-            "--execution",
-            REQUESTS,
-        ),
-        *("-o", "far", "--engine", f"dask:{cluster.address}"),
-    ]
-    with begin(command, here, ENVIRONMENT) as run:
-        parts = wait_for(lambda: list(here.glob(".far.*.partial/**/part-*.parquet")))
+    workers = {process.pid: process for process in (cluster.worker(holding) for _ in range(2))}
+    command = [sys.executable, "-m", "critpath", *words, "far"]
+    with begin([*command, "--engine", f"dask:{cluster.address}"], here, ENVIRONMENT) as run:
+        wait_for(lambda: reached.exists() and reached.read_text().endswith("\n"))
+        victim = workers[int(reached.read_text())]
         victim.kill()
+        assert victim.wait() == -signal.SIGKILL
+        gate = os.open(tmp_path / "gate", os.O_RDWR)  # who reads it next is not held
         out, err = run.communicate()
-    assert len(parts) < len(recordings)  # it was killed in mid-run
-    assert victim.wait() == -signal.SIGKILL
+    os.close(gate)
     assert (run.returncode, out) == (0, ""), err
     assert "of 10 recordings saved to far" in err
     assert contents(here / "far") == contents(here / "local")
-    assert sorted(f.name for f in here.iterdir()) == ["far", "local", "normal", "sample-lock"]
+    kept = ["far", "held", "local", "normal", "sample-lock"]
+    assert sorted(f.name for f in here.iterdir()) == kept
     # What it came from is what the user called it.
     assert (
         "normal"
@@ -159,18 +176,6 @@ def test_a_worker_is_killed_and_nothing_is_lost_or_doubled(
     assert str(here).encode() not in b"".join(contents(here / "far").values())
 
 
-# Loaded by a worker: one that reads what is called so waits until it is killed.
-HOLDS = """
-import os, sys
-
-def hear(event, given):
-    if event == "open" and isinstance(given[0], str) and "/held/" in given[0]:
-        with open(os.environ["REACHED"], "w"):
-            pass
-        os.open(os.environ["GATE"], os.O_RDONLY)
-
-sys.addaudithook(hear)
-"""
 # Loaded by a scheduler: it is asked for a result, and gives none.
 FETCHES = """
 import asyncio, os
@@ -201,13 +206,10 @@ ALONE = "critpath: the dask scheduler at {} has no worker any more", "  start so
     ],
 )
 def test_whatever_is_lost_in_mid_run_is_said_in_two_lines(
-    recordings, guest, wait_for, tmp_path, monkeypatch, lost, patience, held, said
+    recordings, guest, holding, wait_for, tmp_path, monkeypatch, lost, patience, held, said
 ):
     """And is not waited for, and leaves nothing."""
     here, reached = tmp_path / "mine", tmp_path / "reached"
-    os.mkfifo(tmp_path / "gate")
-    (tmp_path / "site").mkdir()
-    (tmp_path / "site" / "sitecustomize.py").write_text(HOLDS)
     (tmp_path / "fetches.py").write_text(FETCHES)
     monkeypatch.setitem(ENVIRONMENT, "REACHED", str(reached))
     more = ("--preload", tmp_path / "fetches.py") if held == "result" else ()
@@ -216,7 +218,7 @@ def test_whatever_is_lost_in_mid_run_is_said_in_two_lines(
         recordings = [*recordings[:1], "held", *recordings[:2]]
     before = sorted(path.name for path in here.iterdir())
     with begin_cluster(tmp_path, wait_for, *more) as cluster:
-        cluster.worker({"PYTHONPATH": str(tmp_path / "site"), "GATE": str(tmp_path / "gate")})
+        cluster.worker(holding)
         words = ("export", "--format", "paths", *recordings, "--execution", REQUESTS, "-o", "far")
         line = (
             f"from critpath.engines import tasks; {patience}\nfrom critpath.commands import entry"
@@ -314,6 +316,8 @@ def test_workers_read_and_write_on_a_store_themselves(critpath, guest, cluster, 
             [*command, "--engine", f"dask:{cluster.address}"], tmp_path, ENVIRONMENT | there
         ) as run:
             cluster.wait_for(lambda: [n for n in fs.find("hosts", refresh=True) if "partial" in n])
+            victim.send_signal(signal.SIGSTOP)
+            asked.clear()  # what only the victim was refused is lost with it: it is refused again
             victim.kill()
             out, err = run.communicate()
         assert (run.returncode, out) == (0, ""), err

@@ -101,6 +101,7 @@ def test_a_recording_tells_a_filter_and_who_put_it_on(tmp_path):
         assert hand.stdout.readline() == b"done\n"
         recorder.close()
     gaps = recorder.drain(lambda _: None).gaps
-    [gap] = [gap for gap in gaps if gap.what.startswith(f"{SWITCH}/filter was ")]
-    assert " by sh (" in gap.what
-    assert gap.end > begin
+    # One, or where the hand was slow to let go of the file one for that as well.
+    told = [gap for gap in gaps if gap.what.startswith(f"{SWITCH}/filter was ")]
+    assert any(" by sh (" in gap.what for gap in told)
+    assert all(gap.end > begin for gap in told)
