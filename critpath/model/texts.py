@@ -49,6 +49,15 @@ class Texts(Sequence[str]):
         return cls(*_pack([*words]), _narrow(codes, len(words)))
 
     @classmethod
+    def spell(cls, codes: Any, words: Sequence[str]) -> Texts:
+        """Return what codes stand for; words that no row has are not kept."""
+        used = np.zeros(len(words), np.bool_)
+        used[codes] = True
+        number = (np.cumsum(used) - 1)[codes]
+        named = [words[code] for code in np.flatnonzero(used).tolist()]
+        return cls(*_pack(named), _narrow(number, len(named)))
+
+    @classmethod
     def join(cls, parts: Sequence[Sequence[str]]) -> Texts:
         """Return the texts of some columns, one column behind the other."""
         columns = [cls.of(part) for part in parts if len(part)]
@@ -83,6 +92,22 @@ class Texts(Sequence[str]):
         """Bytes of memory."""
         codes = 0 if self.codes is None else self.codes.nbytes
         return int(self.data.nbytes + self.start.nbytes + codes)
+
+    @property
+    def is_ascii(self) -> bool:
+        """Whether a letter is a byte, in all texts that rows can have."""
+        return not (self.data[int(self.start[0]) : int(self.start[-1])] > 127).any()
+
+    def gather(self) -> tuple[U8, Any]:
+        """Return the bytes of all rows, and where each begins."""
+        first, last = int(self.start[0]), int(self.start[-1])
+        if self.codes is None:
+            return self.data[first:last], self.start - self.start[0]
+        if len(self.start) == 2:  # all rows have one
+            return np.tile(self.data[first:last], len(self)), np.arange(len(self) + 1) * (
+                last - first
+            )
+        return _gather(self, self.codes)
 
     def in_few_bytes(self) -> Texts:
         """Return the column with equal texts once where many are, else with one for each row."""

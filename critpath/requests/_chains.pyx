@@ -82,11 +82,15 @@ ctypedef struct Walked:
     double times
 
 ctypedef struct Held:
-    # The same of a request's chain as it is.
+    # The same of a request's chain as it is, and how usual it is where so many others have it.
     uint64_t key
+    Known* way
     double sum
     double steps
     double times
+    double many
+    double joined
+    double stands         # what its steps cost how they stand, as far as is known; -1: not known
 
 
 cdef extern from *:
@@ -139,6 +143,7 @@ cdef class Chains:
     cdef int64_t* changed     # which proposal changed a step last
     cdef int32_t* at_call     # the step of each call and of each answer
     cdef int32_t* at_answer
+    cdef int32_t* call_at     # and of each step the call, or behind all calls the request
     cdef uint64_t* keys
     cdef double* sums
     cdef Known* known         # of whole histories how usual their steps are
@@ -186,6 +191,7 @@ cdef class Chains:
         self.changed = <int64_t*>calloc(n + m + 1, sizeof(int64_t))
         self.at_call = <int32_t*>calloc(n + 1, sizeof(int32_t))
         self.at_answer = <int32_t*>calloc(m + 1, sizeof(int32_t))
+        self.call_at = <int32_t*>calloc(n + m + 1, sizeof(int32_t))
         self.keys = <uint64_t*>calloc(SLOTS, sizeof(uint64_t))
         self.sums = <double*>calloc(SLOTS, sizeof(double))
         self.known = <Known*>calloc(FEWER, sizeof(Known))
@@ -197,6 +203,7 @@ cdef class Chains:
         if (self.calls == NULL or self.requests == NULL or self.chains == NULL
                 or self.steps == NULL or self.groups == NULL or self.rounds_of == NULL
                 or self.changed == NULL or self.at_call == NULL or self.at_answer == NULL
+                or self.call_at == NULL
                 or self.keys == NULL or self.sums == NULL or self.known == NULL
                 or self.ways == NULL or self.held == NULL or self.stands == NULL):
             raise MemoryError()
@@ -214,6 +221,7 @@ cdef class Chains:
             r.received_round, r.answered_round = <int32_t>requests[i, 2], <int32_t>requests[i, 3]
             r.root = <int32_t>requests[i, 4]
         for i in range(n + m):
+            self.call_at[i] = <int32_t>order[i]
             if order[i] < n:
                 self.at_call[order[i]] = <int32_t>i
                 self.rounds_of[i] = self.calls[order[i]].begin_round
@@ -231,6 +239,7 @@ cdef class Chains:
         free(self.changed)
         free(self.at_call)
         free(self.at_answer)
+        free(self.call_at)
         free(self.keys)
         free(self.sums)
         free(self.known)
@@ -310,10 +319,17 @@ cdef class Chains:
         """
         return log(many + times) if many > 0 else log(self.alone) + steps
 
+    cdef inline double join_held(self, Held* held, double own) noexcept nogil:
+        """Return the same of a request's history as it is, which is counted so often itself."""
+        cdef double many = held.way.value - own
+        if many != held.many:
+            held.many, held.joined = many, self.join(held.steps, held.times, many)
+        return held.joined
+
     cdef void leave(self, Py_ssize_t request) noexcept nogil:
         """Take a request's history from those that are counted."""
         if request >= 0:
-            find_known(self.ways, self.room, self.held[request].key).value -= 1
+            self.held[request].way.value -= 1
 
     cdef void enter(self, Py_ssize_t request, const Walked* w) noexcept nogil:
         """Count a request's history."""
@@ -327,6 +343,7 @@ cdef class Chains:
             self.largest = its.value
             self.most_joined = log(its.value + 1 + self.alone)
         held.key, held.sum, held.steps, held.times = w.key, w.sum, w.steps, w.times
+        held.way, held.many, held.stands = its, -1, -1
 
     cdef double count_ways(self) noexcept nogil:
         """Count the histories of all anew; return the logarithm of how probable they all are."""
@@ -493,7 +510,7 @@ cdef class Chains:
                             const Step* before) noexcept nogil:
         """Forget how steps stand that are near to those that changed."""
         cdef int32_t i
-        cdef Py_ssize_t at, other
+        cdef Py_ssize_t at, other, of
         cdef const Step* now
         for i in range(chain.count + 1):
             at = self.place_of(request, chain, i)
@@ -503,6 +520,11 @@ cdef class Chains:
                     or now.since_round != before[i].since_round):
                 for other in range(max(at - NEAR, 0), min(at + NEAR + 1, self.many_steps)):
                     self.stands[other] = -1
+                    of = self.call_at[other] - self.many_calls
+                    if of < 0:
+                        of = self.owner[of + self.many_calls]
+                    if of >= 0:
+                        self.held[of].stands = -1
 
     cdef inline int pair(self, Py_ssize_t before, Py_ssize_t after) noexcept nogil:
         """Return which sort of pair two steps of one round are, -1 for none."""
@@ -568,9 +590,12 @@ cdef class Chains:
 
     cdef double stands_of(self, Py_ssize_t request, const Chain* chain) noexcept nogil:
         """Return as much as `overtakes` at least, from what is known of each step."""
+        cdef Held* held = &self.held[request]
         cdef double found = 0
         cdef Py_ssize_t at
         cdef int32_t i
+        if held.stands >= 0:
+            return held.stands
         for i in range(chain.count + 1):
             at = self.place_of(request, chain, i)
             if self.stands[at] < 0:
@@ -580,6 +605,7 @@ cdef class Chains:
                     self.changed[at] = self.proposal
                     self.stands[at] = self.stand(at)
             found += self.stands[at]
+        held.stands = found
         return found
 
     cdef double overtake_both(self, Py_ssize_t a, const Chain* one, Py_ssize_t b,
@@ -753,12 +779,10 @@ cdef class Chains:
         cdef Walked new_first, new_second
         cdef bint alike = a >= 0 and first.key == second.key
         cdef double before, after, more, least, many
-        before = second.sum + self.join(
-            second.steps, second.times, self.count_way(second.key) - 1)
+        before = second.sum + self.join_held(second, 1)
         least = drawn - self.stands_of(b, &self.chains[b]) - self.most_joined - ROUNDED
         if a >= 0:
-            before += first.sum + self.join(
-                first.steps, first.times, self.count_way(first.key) - 1 - alike)
+            before += first.sum + self.join_held(first, 1 + alike)
             least -= self.stands_of(a, &self.chains[a]) + self.most_joined
         else:
             before += NOBODYS
@@ -768,16 +792,18 @@ cdef class Chains:
         if a >= 0 and not self.walk(a, one, &new_first, least - new_second.sum):
             return False
         self.spell(&new_second)
-        self.weigh(&new_second)
         many = self.count_way(new_second.key) - (new_second.key == second.key)
         if a >= 0:
             self.spell(&new_first)
-            self.weigh(&new_first)
             many -= new_second.key == first.key
             many += new_second.key == new_first.key
+        self.weigh(&new_second)
         after = new_second.sum + self.join(new_second.steps, new_second.times, many)
         least += self.most_joined
         if a >= 0:
+            if after + new_first.sum < least:
+                return False
+            self.weigh(&new_first)
             many = self.count_way(new_first.key) - (new_first.key == second.key)
             many -= new_first.key == first.key
             after += new_first.sum + self.join(new_first.steps, new_first.times, many)

@@ -34,6 +34,8 @@ from critpath.model.requests import (
     Slices,
     Subrequests,
 )
+from critpath.model.texts import Texts
+from critpath.model.vectors import find_distinct
 from critpath.processes import MANY, give_back
 from critpath.read import SOURCE_PORT
 from critpath.records import dataclass
@@ -286,11 +288,11 @@ def _choose_executions(
     manifest = recording.manifest
     if not manifest.runs and not manifest.interleaved:
         return found, executions, chosen
-    rows = dict(zip(executions.id, chosen.tolist(), strict=True))
-    executions = select_within_runs(
-        executions, manifest.runs, interleaved=bool(manifest.interleaved)
-    )
-    return found, executions, np.array([rows[name] for name in executions.id], np.int64)
+    within = select_within_runs(executions, manifest.runs, interleaved=bool(manifest.interleaved))
+    if within is not executions:
+        rows = dict(zip(executions.id, chosen.tolist(), strict=True))
+        chosen = np.array([rows[name] for name in within.id], np.int64)
+    return found, within, chosen
 
 
 @dataclass(frozen=True, eq=False)
@@ -550,21 +552,20 @@ def _make_executions(found: FoundRequests, rows: I64) -> tuple[Executions, I64]:
     rows = rows[np.lexsort((requests.tid[rows], requests.end_ns[rows], requests.begin_ns[rows]))]
     of = requests.endpoint[rows]
     names = _name_connections(found)
-    turns = requests.turn[rows].tolist()
+    turns = zip(of.tolist(), requests.turn[rows].tolist(), strict=True)
     host, tid = endpoints.host[of].astype(np.int64), requests.tid[rows].astype(np.int64)
-    labels = [requests.strings[code] for code in requests.label[rows].tolist()]
     account = note_requests(
         *(len(rows), len(np.unique(requests.service[rows])), found.account),
         *(_share_sure(requests.boundary[rows]), _share_sure(found.attribution[rows])),
     )
     executions = Executions(
-        id=tuple([f"{names[e]}#{n}" for e, n in zip(of.tolist(), turns, strict=True)]),
+        id=Texts.of([f"{names[e]}#{n}" for e, n in turns]),
         begin=requests.begin_ns[rows],
         end=requests.end_ns[rows],
         tid=tid,
         host=host,
         comm=_name_threads(found.processes, host, tid),
-        label=tuple(labels),
+        label=Texts.spell(requests.label[rows], requests.strings),
         incomplete=found.account.incomplete,
         notes=(account,),
         requests=_tell_facts(found, rows, names),
@@ -623,12 +624,11 @@ def _see_from_clients(
     return chosen, rows[kept], (calls[kept], begin[kept])
 
 
-def _name_threads(processes: Processes, host: I64, tid: I64) -> tuple[str, ...]:
+def _name_threads(processes: Processes, host: I64, tid: I64) -> Texts:
     """Return what each thread is called."""
     _, first, each = np.unique((host << 32) + tid, return_index=True, return_inverse=True)
     threads = zip(host[first].tolist(), tid[first].tolist(), strict=True)
-    names = [processes.thread(*thread) for thread in threads]
-    return tuple([names[one] for one in each.tolist()])
+    return Texts.spell(each.reshape(-1), [processes.thread(*thread) for thread in threads])
 
 
 # What became of others than the requests that were found.
@@ -680,12 +680,12 @@ def _tell_facts(found: FoundRequests, rows: I64, names: Mapping[int, str]) -> Re
     for request, code, count in zip(*columns, strict=True):
         asks[request] = (*asks.get(request, ()), (table.strings[code], count))
     # Made once for all that ask the same; most ask nothing.
-    dumped = {one: json.dumps(dict(one), sort_keys=True) for one in {*asks.values(), ()}}
-    asked = [dumped[()]] * len(rows)
+    kinds: dict[tuple[tuple[str, int], ...], int] = {(): 0}
+    asked = np.zeros(len(rows), np.int64)
     some = np.zeros(len(table), np.bool_)
     some[pairs // many] = True
     for at in np.flatnonzero(some[rows]).tolist():
-        asked[at] = dumped[asks[int(rows[at])]]
+        asked[at] = kinds.setdefault(asks[int(rows[at])], len(kinds))
     parent = [""] * len(rows)
     inner = np.flatnonzero(table.parent[rows] >= 0)
     inner = inner[~found.cut[table.parent[rows[inner]]]]  # of what a gap cuts it is not sure whose
@@ -694,18 +694,14 @@ def _tell_facts(found: FoundRequests, rows: I64, names: Mapping[int, str]) -> Re
     for at, of, turn in zip(*of_parents, strict=True):
         parent[at] = f"{names[of]}#{turn}"
     words = [certainty.name.lower() for certainty in Certainty]
-
-    def spell(codes: np.ndarray, texts: Sequence[str] = table.strings) -> tuple[str, ...]:
-        return tuple(map(texts.__getitem__, codes.tolist()))
-
     return RequestFacts(
-        service=spell(table.service[rows]),
-        parent=tuple(parent),
-        asks=tuple(asked),
-        boundary=spell(table.boundary[rows], words),
-        attribution=spell(found.attribution[rows], words),
-        message=spell(table.message[rows]),
-        trace_id=spell(table.trace_id[rows]),
+        service=Texts.spell(table.service[rows], table.strings),
+        parent=Texts.of(parent),
+        asks=Texts.spell(asked, [json.dumps(dict(one), sort_keys=True) for one in kinds]),
+        boundary=Texts.spell(table.boundary[rows], words),
+        attribution=Texts.spell(found.attribution[rows], words),
+        message=Texts.spell(table.message[rows], table.strings),
+        trace_id=Texts.spell(table.trace_id[rows], table.strings),
         client=_name_clients(found, rows),
         true_ns=table.true_ns[rows],
         asked_ns=table.asked_ns[rows],
@@ -716,7 +712,7 @@ def _tell_facts(found: FoundRequests, rows: I64, names: Mapping[int, str]) -> Re
     )
 
 
-def _name_clients(found: FoundRequests, rows: I64) -> tuple[str, ...]:
+def _name_clients(found: FoundRequests, rows: I64) -> Texts:
     """Return who asked: a process where it was recorded, else an address; "" not known."""
     of, below = found.endpoints, found.subrequests
     asked = np.flatnonzero((below.child >= 0) & (below.tid > 0))
@@ -725,13 +721,12 @@ def _name_clients(found: FoundRequests, rows: I64) -> tuple[str, ...]:
         below.tid[asked]
     )
     address = of.remote_address[found.requests.endpoint[rows]]
-    both = list(zip(thread[rows].tolist(), address.tolist(), strict=True))
-    names = {
-        (key, code): (key >= 0 and found.processes.name(key >> 32, key & 0xFFFFFFFF))
-        or of.strings[code]
-        for key, code in set(both)
-    }
-    return tuple(map(names.__getitem__, both))
+    each, number = find_distinct(np.column_stack([thread[rows], address]))
+    names = [
+        (key >= 0 and found.processes.name(key >> 32, key & 0xFFFFFFFF)) or of.strings[code]
+        for key, code in each.tolist()
+    ]
+    return Texts.spell(number, names)
 
 
 def _name_connections(found: FoundTurns) -> dict[int, str]:

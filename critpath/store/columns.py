@@ -239,6 +239,10 @@ def of_texts(texts: Sequence[str]) -> pa.Array:
     """Return texts as an array of strings."""
     import pyarrow as pa  # noqa: PLC0415 - as above
 
+    if isinstance(texts, Texts) and texts.is_ascii:
+        data, start = texts.gather()
+        buffers = [None, pa.py_buffer(start.astype(np.int32)), pa.py_buffer(data)]
+        return pa.Array.from_buffers(pa.string(), len(texts), buffers)
     joined = "".join(texts)
     if joined.isascii():  # most are: a letter is a byte
         data, sizes = joined.encode("ascii"), map(len, texts)

@@ -33,6 +33,7 @@ from critpath.model._lookup import list_distinct
 from critpath.model.details import DETAIL_NUMBERS, DETAIL_TEXTS, Detail
 from critpath.model.requests import FACT_NUMBERS, FACT_TEXTS
 from critpath.model.stacks import word_stack
+from critpath.model.texts import Texts
 from critpath.schema.kinds import STATES
 from critpath.store.columns import (
     DETAILS,
@@ -330,7 +331,8 @@ def _table(
 
 
 def _texts(texts: Sequence[str]) -> pa.Array:
-    return of_texts(texts if "".join(texts).isascii() else [*map(utf8, texts)])
+    plain = texts.is_ascii if isinstance(texts, Texts) else "".join(texts).isascii()
+    return of_texts(texts if plain else [*map(utf8, texts)])
 
 
 def _request_columns(known: RequestFacts | None, rows: slice) -> dict[str, Any]:

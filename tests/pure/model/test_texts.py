@@ -51,6 +51,14 @@ def test_columns_are_joined(kinds):
         assert join_texts([Texts.of(parts[0])[7:], *parts[1:]]) == whole[7:]
 
 
+@pytest.mark.parametrize("rows", [0, 1, 400])
+def test_codes_are_spelled(rows):
+    codes = np.random.default_rng(rows).integers(0, 5, rows)
+    words = ["", "app", "Straße", "\udcff", "b", "never"]
+    assert Texts.spell(codes, words) == [words[code] for code in codes.tolist()]
+    assert "never" not in Texts.spell(codes, words).words
+
+
 def test_letters_are_counted():
     for kind in ("few", "ascii", "letters"):
         texts = dict.fromkeys(_draw(kind, 100))

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from critpath.model.texts import Texts
 from critpath.store.columns import numbers, of_numbers, of_texts
 
 KINDS = [np.bool_, np.uint8, np.int32, np.int64]
@@ -29,11 +30,17 @@ def test_numbers_take_their_type_or_are_refused():
     assert of_numbers(np.arange(10)[::2], pa.int64()).to_pylist() == [0, 2, 4, 6, 8]
 
 
-@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=9), max_size=20))
-def test_texts_are_what_pyarrow_makes_of_them(texts):
-    array = of_texts(texts)
-    array.validate(full=True)
-    assert array.equals(pa.array(texts, pa.string()))
+@given(
+    st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=9), max_size=20),
+    st.integers(0, 5),
+)
+def test_texts_are_what_pyarrow_makes_of_them(texts, first):
+    column, alike = Texts.of(texts), Texts.of(texts[:1] * 8)
+    coded = Texts.spell(np.arange(len(texts)) // 2, texts)
+    for given_ in (texts, column, column[first:], coded, coded[first:], alike, alike[first:]):
+        array = of_texts(given_)
+        array.validate(full=True)
+        assert array.equals(pa.array([*given_], pa.string()))
 
 
 @given(st.lists(st.booleans(), max_size=40), st.integers(0, 40), st.integers(0, 40))
