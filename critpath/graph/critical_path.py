@@ -676,16 +676,17 @@ def find_states(blocks: Blocks, worker: I64, begin: I64, end: I64) -> U8:
 def _find_longest_states(low: I64, high: I64, state: U8, begin: I64, end: I64) -> U8:
     """Return the state with most time in each window, of rows in order of time."""
     best, found = np.zeros(len(begin), np.int64), np.zeros(len(begin), np.uint8)
+    ends = []  # of each time the rows before it, the last of them, and how far that goes on
+    for time in (begin, end):
+        many = np.searchsorted(low, time, side="right")
+        last = np.maximum(many - 1, 0)
+        ends.append((many, last, np.maximum(high[last] - time, 0) * (many > 0)))
     for one in np.unique(state).tolist():
         of = state == one
-        total = np.concatenate([[0], np.cumsum(high[of] - low[of])])
-        spent = [
-            total[at] - np.maximum(high[of][at - 1] - time, 0) * (at > 0)
-            for time in (begin, end)
-            for at in [np.searchsorted(low[of], time, side="right")]
-        ]
-        more = spent[1] - spent[0] > best
-        best[more], found[more] = (spent[1] - spent[0])[more], one
+        total = np.concatenate([[0], np.cumsum((high - low) * of)])
+        before, until = (total[many] - beyond * of[last] for many, last, beyond in ends)
+        more = until - before > best
+        best[more], found[more] = (until - before)[more], one
     return found
 
 

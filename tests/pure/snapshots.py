@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from critpath.model.texts import Texts
 from critpath.schema.environment import Environment
 
 ROWS = 6  # of a table that are shown
@@ -59,7 +60,7 @@ def tables_of(value: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str,
         yield f"{name} graph", [plain(value.graph)]
         yield f"{name} nodes", sorted((plain(each) for each in value.nodes(data=True)), key=str)
         yield f"{name} edges", sorted((plain(each) for each in value.edges(data=True)), key=str)
-    elif not isinstance(value, tuple | list):
+    elif not isinstance(value, tuple | list | Texts):
         yield name, [plain(value)]
     elif any(is_table(each) or isinstance(each, np.ndarray) for each in value) and depth < DEEP:
         for number, each in enumerate(value):
@@ -91,7 +92,7 @@ def plain(value: Any, depth: int = 0) -> Any:
     """Return a small value as JSON has it; of objects, what they hold."""
     found: Any = None
     if depth < DEEP:
-        if isinstance(value, tuple | list | np.ndarray):
+        if isinstance(value, tuple | list | np.ndarray | Texts):
             found = [plain(each, depth + 1) for each in value]
         elif isinstance(value, set | frozenset):
             found = sorted((plain(each, depth + 1) for each in value), key=str)
