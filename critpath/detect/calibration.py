@@ -29,6 +29,7 @@ from critpath.stats.permutations import (
     Strata,
     assign,
     balance,
+    count_assigned,
     count_reaching,
     family_of,
     make_ready,
@@ -430,6 +431,7 @@ class Trial:
         self._pooled, self._seed = Strata.of(*self._strata), random_seed
         family = self._family(np.concatenate([self._y, self._x]))
         self._singles, self._plan = family.singles, family.plan
+        self._many = count_assigned(self._plan, permutations)
         rng = np.random.default_rng(random_seed)
         sizes = [len(units) for units in family.units]
         self._pilot, self._assigned = (
@@ -448,7 +450,8 @@ class Trial:
     def _sums(self, values: I64) -> _Sums:
         """Standardise the sums of some columns as the gate does."""
         family = self._family(values)
-        divisors = balance(map(family.sums, self._pilot), family.divisors)[:, None]
+        pilot = map(family.sums, self._pilot)
+        divisors = balance(pilot, self._many, family.divisors)[:, None]
         given = take_largest(family.sums(family.plan.as_given()) / divisors)
         drawn = [take_largest(family.sums(picked) / divisors) for picked in self._assigned]
         return _Sums(given[:, 0], np.concatenate(drawn, axis=1))

@@ -4,7 +4,7 @@ Numbers are added in numpy's order, row after row of several columns, so each is
 bit.
 """
 
-from libc.math cimport INFINITY, sqrt
+from libc.math cimport sqrt
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.string cimport memset
 
@@ -229,12 +229,11 @@ def medians(const double[:, ::1] columns, const int64_t[::1] ends, double[::1] r
                 first = ends[group]
 
 
-def largest(const double[:, :, ::1] tables, double[:, :, ::1] found):
-    """Find the largest values of every column of tables, in order: `found` [tables, columns, k]."""
+def keep_largest(const double[:, :, ::1] tables, double[:, :, ::1] found):
+    """Keep the largest values of every column, in order, and those found [tables, columns, k]."""
     cdef Py_ssize_t many = found.shape[2], table, row, column, at
     cdef double value
     with nogil:
-        found[:] = -INFINITY
         for table in range(tables.shape[0]):
             for row in range(tables.shape[1]):
                 for column in range(tables.shape[2]):

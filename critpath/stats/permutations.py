@@ -29,6 +29,7 @@ from critpath.stats.rows import (
     seed_hashed,
     sum_by,
     sum_groups,
+    upper_quantiles,
 )
 
 Values = F64 | I64
@@ -146,8 +147,9 @@ def gates(
     drawn = min(permutations, max(fewest, PERMUTATIONS.work // max(1, sum(map(len, family.units)))))
     # As many as the test draws: with 999 the quantile that it needs is the largest one,
     # and p-values of the same data came out between 0.001 and 0.005.
-    pilot = family.summed(assign(plan, rng, max(GATE.pilot, drawn)))
-    divisors = balance(pilot, family.divisors)
+    pilot = max(GATE.pilot, drawn)
+    sums = family.summed(assign(plan, rng, pilot))
+    divisors = balance(sums, count_assigned(plan, pilot), family.divisors)
     # In canonical order the sample's executions come first in every stratum.
     given = family.sums(plan.as_given())[:, 0] / divisors
     # Rank, log and tail of all columns: those of each test are some of each.
@@ -302,8 +304,8 @@ class Family:
                 yield self.sums([picked[begin : begin + step] for picked in batch])
 
 
-def balance(batches: Iterator[F64], divisors: F64) -> F64:
-    """Enlarge the divisors of sums whose upper tail is heavier than a normal one.
+def balance(batches: Iterator[F64], many: int, divisors: F64) -> F64:
+    """Enlarge the divisors of so many sums whose upper tail is heavier than a normal one.
 
     One execution of a type among fifteen has the longest wait of them in one
     assignment of sixteen, at 3.9 standard deviations: the largest sum would mostly
@@ -312,8 +314,8 @@ def balance(batches: Iterator[F64], divisors: F64) -> F64:
     """
     if len(divisors) < 2:  # one stratum: nothing that it could hide
         return divisors
-    tails = [np.divide(batch, divisors[:, None], out=batch) for batch in batches]
-    rare, rarest = quantiles(np.concatenate(tails, axis=1), *GATE.balanced)
+    tails = (np.divide(batch, divisors[:, None], out=batch) for batch in batches)
+    rare, rarest = upper_quantiles(tails, many, *GATE.balanced)
     excess = np.maximum(rare / NORMAL.q99, rarest / NORMAL.q999)
     return np.asarray(divisors * np.maximum(excess, 1.0), np.float64)
 
@@ -641,6 +643,11 @@ Plan = Assignments | Flips
 def assign(plan: Plan, rng: np.random.Generator, count: int) -> Iterator[list[Picked]]:
     """Yield what is looked at, in batches: all where these are few, or so many random ones."""
     return plan.every() if plan.exact else plan.drawn(rng, count)
+
+
+def count_assigned(plan: Plan, count: int) -> int:
+    """Return how many `assign` yields."""
+    return int(plan.ways) if plan.exact else count
 
 
 def share_reaching(plan: Plan, reached: I64, looked_at: int) -> F64:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any, Final
 
@@ -10,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from critpath.model import F64, I64, Whole
-from critpath.stats._columns import add_by, add_squares, largest, medians, rank
+from critpath.stats._columns import add_by, add_squares, keep_largest, medians, rank
 
 _AT_ONCE = 1 << 16  # technical: values ranked together: of small tables all
 _SORTED: Final = 1 << 32  # technical: what numbers differ by that are sorted by their digits
@@ -69,7 +70,6 @@ def median(values: F64 | I64) -> F64:
 
 
 _LONG: Final = 1 << 12  # technical: rows whose middle one numpy finds sooner
-_LARGEST: Final = 64  # technical: rows that are kept while the others are gone through
 
 
 def medians_by(columns: F64, ends: I64) -> F64:
@@ -84,27 +84,38 @@ def medians_by(columns: F64, ends: I64) -> F64:
 
 
 def quantiles(values: F64 | I64, *shares: float) -> list[F64]:
-    """Return quantiles of every column, to the bit as `np.quantile`, in the same way.
-
-    Of one table or of several.
-    """
-    last = values.shape[-2] - 1
+    """Return quantiles of every column, to the bit as `np.quantile`, in the same way."""
+    last = len(values) - 1
     below = [int(last * share) for share in shares]
-    first = min(below)  # of the rows that are put in order
-    if values.dtype == np.float64 and last - first < _LARGEST:
-        found = np.empty((*values.shape[:-2], values.shape[-1], last - first + 1))
-        largest(*(each.reshape(-1, *each.shape[-2:]) for each in (values, found)))
-        ordered = found.swapaxes(-1, -2)
-    else:
-        first, places = 0, {*below, *(min(at + 1, last) for at in below)}
-        ordered = np.partition(values, sorted(places), axis=-2)
-    result = []
-    for share, at in zip(shares, below, strict=True):
-        part = last * share - at
-        low, high = ordered[..., at - first, :], ordered[..., min(at + 1, last) - first, :]
-        rise = high - low
-        result.append(high - rise * (1 - part) if part >= 0.5 else low + rise * part)
-    return result
+    places = {*below, *(min(at + 1, last) for at in below)}
+    ordered = np.partition(values, sorted(places), axis=0)
+    return [_interpolate(ordered, 0, last, share) for share in shares]
+
+
+def upper_quantiles(parts: Iterable[F64], rows: int, *shares: float) -> list[F64]:
+    """Return quantiles of every column of tables that come some of their rows at a time.
+
+    Float64 [tables, some rows, columns], ``rows`` in all: only the largest values are kept.
+    """
+    first = int((rows - 1) * min(shares))
+    ends: F64 | None = None
+    for part in parts:
+        if ends is None:
+            ends = np.full((len(part), part.shape[2], rows - first), -np.inf)
+        keep_largest(part, ends)
+    if ends is None:
+        raise ValueError("no rows")
+    ordered = ends.transpose(2, 0, 1)
+    return [_interpolate(ordered, first, rows - 1, share) for share in shares]
+
+
+def _interpolate(ordered: F64 | I64, first: int, last: int, share: float) -> F64:
+    """Return a quantile of rows up to the last, which are in order from the first on."""
+    at = int(last * share)
+    part = last * share - at
+    low, high = ordered[at - first], ordered[min(at + 1, last) - first]
+    rise = high - low
+    return np.asarray(high - rise * (1 - part) if part >= 0.5 else low + rise * part, np.float64)
 
 
 def order_rows(*tables: F64 | Whole) -> I64:

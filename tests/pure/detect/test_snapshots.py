@@ -297,8 +297,8 @@ def test_assignments_of_units(snapshot):
         for k in range(7, 13)
     ]
     batch = [np.stack([np.array([[0.0, 1], [2, 3], [4, 50], [6, 7]]), np.ones((4, 2))])]
-    facts["balance"] = [*permutations.balance(iter(batch), np.array([[1.0, 2], [1, 1]]))]
-    facts["balance one"] = [*permutations.balance(iter([]), np.array([[1.0, 2]]))]
+    facts["balance"] = [*permutations.balance(iter(batch), 4, np.array([[1.0, 2], [1, 1]]))]
+    facts["balance one"] = [*permutations.balance(iter([]), 0, np.array([[1.0, 2]]))]
     snapshot("assignments", facts)
 
 
