@@ -340,9 +340,9 @@ _AT_LEAST: Final = 32  # technical
 # some milliseconds; how many a file has in a row group is the writer's own (`PathsWriter`).
 _TOGETHER: Final = (1000, 8000)
 _SEGMENTS: Final = 1 << 17  # technical
-# technical: segments of paths that are walked together where memory has no limit, 250 MB: lives of
+# technical: segments of paths that are walked together where memory has no limit, 125 MB: lives of
 # thousands of threads have hundreds of times as many.
-_MOST_SEGMENTS: Final = 1 << 21
+_MOST_SEGMENTS: Final = 1 << 20
 _GROWTH: Final = 4.0  # technical: of the next group at the most
 _LOOKED_UP: Final = 1 << 16  # technical: executions whose threads are looked up together
 
