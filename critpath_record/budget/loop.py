@@ -382,7 +382,7 @@ class Loop:
 
     def may_rest_now(self) -> bool:
         """Return the same just behind a count: nothing has happened since."""
-        return min(self.control.may_spend()[1], default=0.0) > 0
+        return self.policy.rest > 0 and min(self.control.may_spend()[1], default=0.0) > 0
 
     def _find_rest(self) -> float:
         """Return for how long a look at the counts may be enough now (s).

@@ -83,7 +83,11 @@ def test_an_idle_machine_is_polled_seldom_and_a_busy_one_twice_a_slot(
     make_world: Callable[..., World],
 ) -> None:
     world = make_world(0.05)
+    world.time.pass_time(4)
+    assert world.gates[0].is_open
+    assert not world.loop.may_rest_now()  # whose policy does not rest looks as the law says
     world.policy.rest = world.control.budget.horizon / SLOTS
+    assert world.loop.may_rest_now()
 
     def count_polls(rate: float) -> int:
         world.rate = lambda _: rate  # none: 3 % busy
