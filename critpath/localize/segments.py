@@ -113,7 +113,7 @@ class Holders:
         for i, (code, time, _) in enumerate(held):
             factor = 1 if not n else sign * n if i == n else -sign
             np.add.at(differs, of[code], factor * time)
-        seen = {f for code, _, _ in held for f in np.unique(of[code]).tolist()}
+        seen = {f for code, _, _ in held for f in of[code].tolist()}
         if not seen:
             return NO_DETAIL, -1, ""
         family = min(seen, key=lambda f: (-int(differs[f]), families[f]))

@@ -18,31 +18,32 @@ from critpath.schema.notes import LEVELS, UNNAMED, Level, Note, OfSet, Remark
 if TYPE_CHECKING:
     from critpath.documents import CauseEntry, CauseFacts, ComparisonDocument
 
+# Compiled as looked for: most remarks have an id.
 _KNOWN: Final = {
-    "some-examined": re.compile(r"slow \w+ were examined, evenly spread"),
-    "labelled-by-field": re.compile(r"are labelled by field"),
-    "execution-in-memory": re.compile(r"^an \w+ of .* was in memory as a whole"),
-    "recording-in-memory": re.compile(r"was in memory as a whole"),
-    "recorder-note": re.compile(r"^note: "),
-    "execution-chosen": re.compile(r"no --execution given: used "),
-    "tracefs-mounted": re.compile(r"tracefs was not mounted"),
-    "clock-aligned": re.compile(r"clocks: [^;]+ aligned with [^;]+, within [^;]+$"),
-    "one-clock": re.compile(r"clocks: [^;]+ one kernel's: one clock$"),
-    "hosts-as-one": re.compile(r"^recordings of the hosts "),
-    "claim-held": re.compile(r"the operating systems say [^;]+; the messages allow that$"),
-    "requests-found": re.compile(
+    "some-examined": r"slow \w+ were examined, evenly spread",
+    "labelled-by-field": r"are labelled by field",
+    "execution-in-memory": r"^an \w+ of .* was in memory as a whole",
+    "recording-in-memory": r"was in memory as a whole",
+    "recorder-note": r"^note: ",
+    "execution-chosen": r"no --execution given: used ",
+    "tracefs-mounted": r"tracefs was not mounted",
+    "clock-aligned": r"clocks: [^;]+ aligned with [^;]+, within [^;]+$",
+    "one-clock": r"clocks: [^;]+ one kernel's: one clock$",
+    "hosts-as-one": r"^recordings of the hosts ",
+    "claim-held": r"the operating systems say [^;]+; the messages allow that$",
+    "requests-found": (
         r"requests: [\d,]+ of [\d,]+ services?; when they began is certain for 100 %"
         r"(; what they asked is (certain|likely) for [^;,]*(, likely for [^;,]*)?)?$"
     ),
-    "gone-clients": re.compile(r"^[\d,]+ of [\d,]+ requests before (is|are) of "),
-    "new-clients": re.compile(r"^[\d,]+ of [\d,]+ requests after are of .* did not ask before"),
-    "new-services": re.compile(r"^[\d,]+ of [\d,]+ requests after (is|are) of "),
+    "gone-clients": r"^[\d,]+ of [\d,]+ requests before (is|are) of ",
+    "new-clients": r"^[\d,]+ of [\d,]+ requests after are of .* did not ask before",
+    "new-services": r"^[\d,]+ of [\d,]+ requests after (is|are) of ",
 }
 
 
 def recognize(sentence: str) -> str:
     """Return the id of what a sentence says, `UNNAMED` for what nobody asks for."""
-    return next((name for name, of in _KNOWN.items() if of.search(sentence)), UNNAMED)
+    return next((name for name, of in _KNOWN.items() if re.search(of, sentence)), UNNAMED)
 
 
 def identify(remark: Remark) -> str:
