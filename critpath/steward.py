@@ -159,7 +159,7 @@ def _serve(
             if words[0] == "move" and len(words) == 3:
                 _move(words[1], words[2], rooms)
             elif words[0] in {"connect", "listen"} and len(words) == 2 and scratch is not None:
-                found = [_open(*words, scratch)]
+                found = [_open(words[0], words[1], scratch)]
             else:
                 answer = 1  # EPERM
         except (OSError, ValueError) as error:

@@ -157,8 +157,8 @@ def gates(
     reached = np.zeros(observed.shape, np.int64)
     able = [np.flatnonzero([True, *(w * level >= 1 for w in family.ways)]) for level in levels]
     largest: list[list[F64]] = [[] for _ in tests]
-    for sums in family.summed(assign(plan, rng, drawn)):
-        scores = take_largest(np.divide(sums, divisors[:, None], out=sums))
+    for each in family.summed(assign(plan, rng, drawn)):
+        scores = take_largest(np.divide(each, divisors[:, None], out=each))
         for place, among, of in zip(values.places, able, largest, strict=True):
             of.append(scores[:, :, place][among].max(axis=0).max(axis=1, initial=-np.inf))
             ordered = np.sort(of[-1])
@@ -457,7 +457,7 @@ def _grouped_scores(values: Values | _InOrder, rows: I64, first: I64, rest: I64)
     return result.reshape(len(result), -1)
 
 
-def _standardise(pooled: F64, ends: I64) -> F64:
+def _standardise(pooled: F64, ends: I64) -> Bool:
     """Standardise the columns of groups of rows; return which vary."""
     scales = np.empty((len(ends), pooled.shape[1]))
     standardise(pooled, ends, np.empty(pooled.shape[1]), scales, _CONSTANT)

@@ -240,9 +240,11 @@ def of_texts(texts: Sequence[str]) -> pa.Array:
     import pyarrow as pa  # noqa: PLC0415 - as above
 
     if isinstance(texts, Texts) and texts.is_ascii:
-        data, start = texts.gather()
-        buffers = [None, pa.py_buffer(start.astype(np.int32)), pa.py_buffer(data)]
-        return pa.Array.from_buffers(pa.string(), len(texts), buffers)
+        gathered, start = texts.gather()
+        offsets = of_numbers(start, pa.int32()).buffers()[1]
+        return pa.Array.from_buffers(
+            pa.string(), len(texts), [None, offsets, pa.py_buffer(gathered)]
+        )
     joined = "".join(texts)
     if joined.isascii():  # most are: a letter is a byte
         data, sizes = joined.encode("ascii"), map(len, texts)
