@@ -1,6 +1,6 @@
-"""Columns of tables of very many rows, without copies: sums by group, deviations, ranks.
+"""Columns of tables of many rows or of many groups: sums, deviations, ranks, medians, scores.
 
-Numbers are added in numpy's order, row after row of several columns, so each is the same bit for
+Of many rows without copies, of many groups in one pass.  Numbers are added in numpy's order, row after row of several columns, so each is the same bit for
 bit.
 """
 
