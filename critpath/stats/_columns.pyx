@@ -1,7 +1,7 @@
 """Columns of tables of many rows or of many groups: sums, deviations, ranks, medians, scores.
 
-Of many rows without copies, of many groups in one pass.  Numbers are added in numpy's order, row after row of several columns, so each is the same bit for
-bit.
+Of many rows without copies, of many groups in one pass.  Numbers are added in numpy's order, row
+after row of several columns, so each is the same bit for bit.
 """
 
 from libc.math cimport sqrt

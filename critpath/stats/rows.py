@@ -88,8 +88,7 @@ def quantiles(values: F64 | I64, *shares: float) -> list[F64]:
     last = len(values) - 1
     below = [int(last * share) for share in shares]
     places = {*below, *(min(at + 1, last) for at in below)}
-    ordered = values.copy()
-    ordered.partition(sorted(places), axis=0)
+    ordered: Any = np.partition(values, sorted(places), axis=0)
     return [_interpolate(ordered, 0, last, share) for share in shares]
 
 
