@@ -11,6 +11,7 @@ import importlib.util
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tarfile
@@ -212,6 +213,23 @@ def wait_for() -> Callable[..., Any]:
         return value
 
     return wait
+
+
+@pytest.fixture(scope="module")
+def hold_port() -> Iterator[Callable[[], int]]:
+    """Return a function that returns a port of this machine, which nobody else gets meanwhile.
+
+    A server may listen there nevertheless that reuses addresses, as all that tests start do.
+    """
+    with contextlib.ExitStack() as stack:
+
+        def hold() -> int:
+            one = stack.enter_context(socket.socket())
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            one.bind(("127.0.0.1", 0))
+            return int(one.getsockname()[1])
+
+        yield hold
 
 
 @pytest.fixture

@@ -73,7 +73,7 @@ def read(place: str) -> str:
 class Flight:
     """A flight recorder, and what tells its metrics at three places, in two ways each."""
 
-    def __init__(self, start: Callable[..., Any], top: Path) -> None:
+    def __init__(self, start: Callable[..., Any], hold_port: Callable[[], int], top: Path) -> None:
         self.place = top / f"{top.name}-{os.getpid()}"
         self.recorder = start(
             *(*CRITPATH, "record", "--always", "-o", self.place, "--profile", "minimal"),
@@ -84,9 +84,7 @@ class Flight:
         self.told = {"alone": [], "nobody": []}
         self.tellers = []
         for number, (who, places) in enumerate(self.told.items()):
-            with socket.create_server(("127.0.0.1", 0)) as free:
-                port = free.getsockname()[1]
-            places += [f"127.0.0.1:{port}"]
+            places += [f"127.0.0.1:{hold_port()}"]
             places += [f"unix:{top}/{number}.sock", f"file:{top}/{number}.prom"]
             more = ("--for", who) if who == "nobody" else ()
             for place in places:
@@ -104,14 +102,14 @@ class Flight:
 
 
 @pytest.fixture(scope="module")
-def flight(start: Callable[..., Any]) -> Iterator[Flight]:
+def flight(start: Callable[..., Any], hold_port: Callable[[], int]) -> Iterator[Flight]:
     if os.geteuid():
         pytest.skip("becomes other users, which needs root")
     # Not pytest's place: another pytest that begins takes others' right to pass away.
     with tempfile.TemporaryDirectory(prefix="asked-", dir="/var/tmp") as name:
         top = Path(name)
         top.chmod(0o711)  # or nobody would fail before
-        made = Flight(start, top)
+        made = Flight(start, hold_port, top)
         yield made
         for one in made.tellers:
             one.kill()

@@ -39,9 +39,8 @@ def listens(port):
 
 
 @contextlib.contextmanager
-def served(tmp_path, wait_for):
+def served(tmp_path, wait_for, front, back):
     """Run a server, the one it asks, and a client that has opened one connection."""
-    front, back = 23101, 23102
     log = tmp_path / "truth.json"
     programs = (["back", back], ["serve", front, back], ["ask", front, 4, 60, log])
     running = []
@@ -83,12 +82,12 @@ def find_both(recording, way):
 @pytest.mark.skipif(bool(HINDERED), reason="; ".join(HINDERED))
 @pytest.mark.skipif(offered_way() != "sockets", reason="this kernel has no events of sockets")
 @pytest.mark.parametrize("shown", ["hidden", "alike"])
-def test_both_ways_find_the_same_requests(tmp_path, monkeypatch, wait_for, shown):
+def test_both_ways_find_the_same_requests(tmp_path, monkeypatch, wait_for, hold_port, shown):
     text = profile_path("requests").read_text()
     without = next(line for line in text.splitlines() if "critpath-without" in line)
     profile = tmp_path / "both.lttng"
     profile.write_text(text.replace(without, ""))
-    with served(tmp_path, wait_for) as (client, port):
+    with served(tmp_path, wait_for, hold_port(), hold_port()) as (client, port):
         assert client.stdout.readline() == "ready\n"
         fifo = tmp_path / "asked"
         go = "; ".join((f"touch {tmp_path}/go", f"until test -e {fifo}; do sleep 0.02; done"))
