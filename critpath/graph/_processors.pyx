@@ -325,10 +325,8 @@ cdef class Account:
         if idle.start != NULL:
             return 0
         with gil:
-            self.steps = idle_steps(
-                [_rows_of(rows), _rows_of(more)], np.asarray(self.is_idle), self.host_of,
-                self.processor.shape[0], after,
-            )
+            self.steps = idle_steps(rows, more, self.is_idle, self.host_of,
+                                    self.processor.shape[0], after)
             start, time, count, some, one = self.steps
             idle.start = &start[0]
             if time.shape[0]:
@@ -594,29 +592,72 @@ cdef class Account:
         return out
 
 
-cdef tuple _rows_of(Ran* rows):
-    """Return rows as arrays: processor, begin, end, worker."""
-    cdef int64_t n = rows.start[rows.processors]
-    start = np.asarray(<const int64_t[:rows.processors + 1]>rows.start)
-    processor = np.repeat(np.arange(rows.processors), np.diff(start))
-    if n == 0:
-        return processor, *(np.zeros(0, np.int64) for _ in range(3))
-    return (
-        processor, np.asarray(<const int64_t[:n]>rows.begin),
-        np.asarray(<const int64_t[:n]>rows.end), np.asarray(<const int32_t[:n]>rows.worker),
-    )
+# Where a processor's rows of idle begin and end, in order of time: begins have even places.
+ctypedef struct Edges:
+    int64_t time          # of the next one
+    int64_t next
+    int64_t until
 
 
-def idle_steps(parts, is_idle, host_of, int64_t hosts, int64_t after):
+cdef int64_t collect_idle(Ran* rows, int64_t processor, const uint8_t[::1] is_idle, int64_t after,
+                          int64_t[::1] edges, int64_t at) noexcept nogil:
+    """Add where a processor's rows of idle begin and end; return the place behind them."""
+    cdef int64_t i
+    if processor >= rows.processors:
+        return at
+    for i in range(rows.start[processor], rows.start[processor + 1]):
+        if rows.end[i] > after and is_idle[rows.worker[i]]:
+            edges[at] = rows.begin[i] if rows.begin[i] > after else after
+            edges[at + 1] = rows.end[i]
+            at += 2
+    return at
+
+
+cdef void sink(Edges* heap, int64_t size, int64_t at) noexcept nogil:
+    """Move an entry of a heap down to where those below it are no earlier."""
+    cdef Edges moved = heap[at]
+    cdef int64_t child = 2 * at + 1
+    while child < size:
+        if child + 1 < size and heap[child + 1].time < heap[child].time:
+            child += 1
+        if heap[child].time >= moved.time:
+            break
+        heap[at] = heap[child]
+        at, child = child, 2 * child + 1
+    heap[at] = moved
+
+
+cdef int64_t add_steps(Edges* heap, int64_t size, const int64_t[::1] edges, int64_t at,
+                       int64_t[::1] time, int64_t[::1] count, int64_t[::1] some,
+                       int64_t[::1] one) noexcept nogil:
+    """Add a host's steps, those of its processors in order of time; return the place behind."""
+    cdef int64_t i, idle = 0, since = 0
+    cdef int64_t of_some = some[at - 1] if at else 0, of_one = one[at - 1] if at else 0
+    for i in range(size // 2 - 1, -1, -1):
+        sink(heap, size, i)
+    while size:
+        if idle:
+            of_some += heap.time - since
+        if idle == 1:
+            of_one += heap.time - since
+        since = heap.time
+        idle += -1 if heap.next & 1 else 1
+        time[at], count[at], some[at], one[at] = since, idle, of_some, of_one
+        at += 1
+        heap.next += 1
+        if heap.next < heap.until:
+            heap.time = edges[heap.next]
+        else:
+            size -= 1
+            heap[0] = heap[size]
+        if size:
+            sink(heap, size, 0)
+    return at
+
+
+cdef tuple idle_steps(Ran* rows, Ran* more, const uint8_t[::1] is_idle,
+                      const int64_t[::1] host_of, int64_t hosts, int64_t after):
     """Return how many processors of each host idle, after a time.
-
-    Parameters
-    ----------
-    parts : sequence of (processor, begin, end, worker)
-        Who ran, by processor.
-    is_idle : uint8 [workers]
-    host_of : int64 [processors]
-    hosts, after : int
 
     Returns
     -------
@@ -624,27 +665,32 @@ def idle_steps(parts, is_idle, host_of, int64_t hosts, int64_t after):
         start [hosts + 1], and of every step: its time, how many idle from then on, for how long
         until then some did, and exactly one did.
     """
-    found = []
-    for processor, begin, end, worker in parts:
-        keep = np.flatnonzero(is_idle[worker].astype(np.bool_) & (end > after))
-        found.append((host_of[processor[keep]], np.maximum(begin[keep], after), end[keep]))
-    host, begin, end = (np.concatenate(column) for column in zip(*found, strict=True))
-    of = np.repeat(host, 2)
-    time = np.stack([begin, end], axis=1).ravel()
-    # By time, which in each processor's rows it is: that is what a stable sort is quick at.
-    order = np.argsort(time, kind="stable")
-    if hosts > 1:
-        order = order[np.argsort(of[order], kind="stable")]
-    of, time = of[order], time[order]
-    count = np.cumsum(np.where(order % 2 == 0, 1, -1)).astype(np.int64)
-    length = np.diff(time, append=time[-1:])
-    length[:-1][of[1:] != of[:-1]] = 0
-    sums = [
-        np.concatenate([[0], np.cumsum(np.where(during, length, 0))[:-1]]).astype(np.int64)
-        for during in (count > 0, count == 1)
-    ] if len(time) else [time, time]
-    start = np.searchsorted(of, np.arange(hosts + 1)).astype(np.int64)
-    return start, time, count, *sums
+    cdef Py_ssize_t processors = host_of.shape[0]
+    cdef int64_t most = 2 * (rows.start[rows.processors] + more.start[more.processors])
+    cdef int64_t p, host, size, at = 0
+    columns = [np.empty(most, np.int64) for _ in range(5)]
+    cdef int64_t[::1] edges = columns[0], time = columns[1], count = columns[2]
+    cdef int64_t[::1] some = columns[3], one = columns[4]
+    cdef int64_t[::1] run = np.zeros(processors + 1, np.int64)
+    cdef int64_t[::1] start = np.zeros(hosts + 1, np.int64)
+    cdef Edges* heap = <Edges*>malloc((processors + 1) * sizeof(Edges))
+    if heap == NULL:
+        raise MemoryError()
+    with nogil:
+        for p in range(processors):
+            run[p + 1] = collect_idle(rows, p, is_idle, after, edges, run[p])
+            run[p + 1] = collect_idle(more, p, is_idle, after, edges, run[p + 1])
+        for host in range(hosts):
+            size = 0
+            for p in range(processors):
+                if host_of[p] == host and run[p] < run[p + 1]:
+                    heap[size].time, heap[size].next = edges[run[p]], run[p]
+                    heap[size].until = run[p + 1]
+                    size += 1
+            at = add_steps(heap, size, edges, at, time, count, some, one)
+            start[host + 1] = at
+        free(heap)
+    return start.base, *(column[:at] for column in columns[1:])
 
 
 def untiled(const int64_t[::1] start, const int64_t[::1] begin, const int64_t[::1] end,
