@@ -99,6 +99,7 @@ cdef extern from *:
 cdef void check_sizes() noexcept nogil:
     """Do not compile where structs are not whole lines of the cache, or kinds have no bit."""
     static_assert(sizeof(Worker) == 64)
+    static_assert(sizeof(ThreadInfo) == 192)
     static_assert(sizeof(Processor) % 64 == 0)
     static_assert(KIND_COUNT <= 64)
 
@@ -116,11 +117,15 @@ cdef enum:
 cdef struct Load:
     int64_t begin, slot                # ns; slots double as the recording goes on
     int64_t[LOAD_SLOTS] busy           # time on all cpus that threads had (ns)
+    int64_t low, high, at              # the slot that was added to last, and its place
 
 
 cdef inline void add_load(Load* load, int64_t begin, int64_t end) noexcept nogil:
     """Add that a thread had a cpu."""
     cdef int64_t i, until
+    if load.low <= begin and end <= load.high:  # as nearly always: no division
+        load.busy[load.at] += end - begin
+        return
     begin = max(begin, load.begin)
     while end - load.begin > LOAD_SLOTS * load.slot:
         for i in range(LOAD_SLOTS // 2):
@@ -131,6 +136,7 @@ cdef inline void add_load(Load* load, int64_t begin, int64_t end) noexcept nogil
         i = (begin - load.begin) // load.slot
         until = min(end, load.begin + (i + 1) * load.slot)
         load.busy[i] += until - begin
+        load.at, load.low, load.high = i, load.begin + i * load.slot, load.begin + (i + 1) * load.slot
         begin = until
 memset(nothing, 0, sizeof(nothing))
 

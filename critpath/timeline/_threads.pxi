@@ -63,24 +63,25 @@ ctypedef struct Asker:
     int32_t worker        # -1: no thread
 
 ctypedef struct ThreadInfo:
-    # What a worker is; rarely asked for.
+    # What a worker is, by lines of the cache: of sleeps, of what goes on, and what is rarely asked.
+    int64_t awake         # since when it has not slept
+    Waker by              # who ended its last sleep,
+    Asker kept            # who woke it last, but for those that it had woken: they answered
+    Waker noted           # as `by`, where its sleep is not over
+    int64_t futex         # of the call that it is in, while it is IN_FUTEX
+    int64_t ran           # since a timer ended its last sleep
+    int32_t tried         # the timed sleep before: see _holders.pxi,
+    int32_t first_tried   # and the first of that wait
+    int32_t behind        # who has its cpu, while it is YIELDED,
+    int32_t idle_cpu
+    int64_t asked         # and when it asked whom it waits for
+    int64_t parent
+    int64_t born
     int64_t first         # event in which it was on a cpu, or changed itself; -1 none
     int64_t tid
     int64_t host
     int64_t pid
-    int64_t parent
-    int64_t born
-    int64_t awake         # since when it has not slept
-    Waker by              # who ended its last sleep,
-    Waker noted           # or will have, where that is not over
-    int64_t futex         # of the call that it is in, while it is IN_FUTEX
-    int64_t ran           # since a timer ended its last sleep
-    Asker kept            # who woke it last, but for those that it had woken: they answered
-    int64_t asked         # while it is YIELDED: when it asked whom it waits for,
-    int32_t behind        # who has its cpu
-    int32_t tried         # the timed sleep before: see _holders.pxi
     int32_t attempt       # at a file lock, that was refused
-    int32_t idle_cpu
 
 ctypedef struct Cause:
     # Whose doing a softirq is: a thread's that raised it, or what was going on then.
