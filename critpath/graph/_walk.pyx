@@ -139,54 +139,56 @@ cdef int find_row(Rows* block, Rows* carried, int64_t worker, int64_t t, int64_t
     return 1
 
 
-def held_over(const int64_t[::1] start, const int64_t[::1] begin,
-              const int64_t[::1] carried_start, const int64_t[::1] carried_begin, int64_t cut):
+def held_over(const int64_t[::1] start, const int64_t[::1] begin, const int32_t[::1] carriers,
+              const int32_t[::1] carried, const int64_t[::1] carried_begin, int64_t cut):
     """Return which rows of a block, and of those carried into it, begin before ``cut``.
 
     Parameters
     ----------
-    start, begin : int64 arrays
+    start : int64 [owners + 1]
+    begin : int64 array
         A block's rows, in order of time within each owner.
-    carried_start, carried_begin : int64 arrays
-        Rows of later blocks.
+    carriers, carried : int32 arrays
+        Owners that rows of later blocks have, ascending, and how many of each.
+    carried_begin : int64 array
     cut : int
 
     Returns
     -------
-    start : int64 [owners + 1]
+    owners, counts : int32 arrays
+        As ``carriers`` and ``carried``.
     rows : int64 array
         Rows of the block, and -1 - row for carried ones.
     """
-    cdef Py_ssize_t owner, owners = start.shape[0] - 1, carriers = carried_start.shape[0] - 1
-    cdef Py_ssize_t n, size = 0
-    cdef int64_t i
-    cdef int writing
-    n = owners if owners > carriers else carriers
-    starts = np.zeros(n + 1, np.int64)
-    cdef int64_t[::1] into = starts, rows
-    for writing in range(2):
-        if writing:
-            result = np.empty(size, np.int64)
-            rows = result
-            size = 0
-        with nogil:
-            for owner in range(n):
-                if owner < owners:
-                    for i in range(start[owner], start[owner + 1]):
-                        if begin[i] >= cut:
-                            break
-                        if writing:
-                            rows[size] = i
-                        size += 1
-                if owner < carriers:
-                    for i in range(carried_start[owner], carried_start[owner + 1]):
-                        if carried_begin[i] >= cut:
-                            break
-                        if writing:
-                            rows[size] = -1 - i
-                        size += 1
-                into[owner + 1] = size
-    return starts, result
+    cdef Py_ssize_t owner, owners = start.shape[0] - 1, n = owners, found = 0, size = 0, k = 0
+    cdef int64_t i, before, at = 0
+    if carriers.shape[0] and carriers[carriers.shape[0] - 1] >= n:
+        n = carriers[carriers.shape[0] - 1] + 1
+    whose, many = np.empty(n, np.int32), np.empty(n, np.int32)
+    rows = np.empty(begin.shape[0] + carried_begin.shape[0], np.int64)
+    cdef int32_t[::1] whose_ = whose, many_ = many
+    cdef int64_t[::1] rows_ = rows
+    with nogil:
+        for owner in range(n):
+            before = size
+            if owner < owners:
+                for i in range(start[owner], start[owner + 1]):
+                    if begin[i] >= cut:
+                        break
+                    rows_[size] = i
+                    size += 1
+            if k < carriers.shape[0] and carriers[k] == owner:
+                for i in range(at, at + carried[k]):
+                    if carried_begin[i] >= cut:
+                        break
+                    rows_[size] = -1 - i
+                    size += 1
+                at += carried[k]
+                k += 1
+            if size > before:
+                whose_[found], many_[found] = <int32_t>owner, <int32_t>(size - before)
+                found += 1
+    return whose[:found].copy(), many[:found].copy(), rows[:size]
 
 
 ctypedef fused Item:

@@ -729,7 +729,8 @@ class BoundaryRows:
     ) -> None:
         self._cuts, self._most = cuts, most
         self._last = len(cuts) - 1
-        self._known = {self._last: _CarriedRows.of(empty_boundary_rows(kinds))}
+        none = np.zeros(0, np.int32)
+        self._known = {self._last: _CarriedRows(1, none, none, empty_boundary_rows(kinds)[1:])}
         self._size = 0
 
     def reach(self, k: int) -> int:
@@ -744,8 +745,7 @@ class BoundaryRows:
         """Keep what is carried out of a block into the one before it."""
         if k == 0 or k - 1 in self._known:
             return
-        joined = _join_boundary_rows(columns, self._known[k].columns, int(self._cuts[k - 1]))
-        self._known[k - 1] = found = _CarriedRows.of(joined)
+        self._known[k - 1] = found = self._known[k].join(columns, int(self._cuts[k - 1]))
         self._size += found.nbytes
         if self._size > self._most:
             for j in sorted(self._known.keys() - {k - 1, self._last})[::2]:
@@ -760,12 +760,16 @@ class _CarriedRows(NamedTuple):
     counts: I32
     rows: Columns
 
-    @classmethod
-    def of(cls, columns: Columns) -> _CarriedRows:
-        start, *rows = columns
-        counts = np.diff(start)
-        owners = np.flatnonzero(counts)
-        return cls(len(start), owners.astype(np.int32), counts[owners].astype(np.int32), (*rows,))
+    def join(self, columns: Columns, cut: int) -> _CarriedRows:
+        """Return the rows, of these and of the block's that they are carried into, before a cut."""
+        start, *mine = columns
+        owners, counts, rows = held_over(
+            start, mine[0], self.owners, self.counts, self.rows[0], cut
+        )
+        taken = [np.empty(len(rows), column.dtype) for column in mine]
+        for column, more, into in zip(mine, self.rows, taken, strict=True):
+            gather(column, more, rows, into)
+        return _CarriedRows(max(len(start), self.size), owners, counts, (*taken,))
 
     @property
     def columns(self) -> Columns:
@@ -781,17 +785,6 @@ class _CarriedRows(NamedTuple):
 def empty_boundary_rows(kinds: Sequence[type[np.generic]]) -> Columns:
     """Return columns of no rows: what is carried into the last block."""
     return (np.zeros(1, np.int64), *(np.zeros(0, kind) for kind in kinds))
-
-
-def _join_boundary_rows(columns: Columns, carried: Columns, cut: int) -> Columns:
-    """Return the rows, of a block's and of those carried into it, that begin before a cut."""
-    start, rows = held_over(columns[0], columns[1], carried[0], carried[1], cut)
-    result = [start]
-    for column, more in zip(columns[1:], carried[1:], strict=True):
-        taken = np.empty(len(rows), column.dtype)
-        gather(column, more, rows, taken)
-        result.append(taken)
-    return tuple(result)
 
 
 # What of a path lies where events were lost.

@@ -114,6 +114,7 @@ cdef void add_try(Retries* retries, ThreadTable* table, int32_t index, int64_t t
         i = retries.unused
     if i >= 0:
         retries.unused = sleeps[i].before
+        prefetch(&sleeps[max(retries.unused, 0)])  # for the next
     else:
         i = <int32_t>retries.sleeps.size
         retries.sleeps.size += 1

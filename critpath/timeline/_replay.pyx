@@ -19,6 +19,7 @@ include "_kinds.pxi"
 include "_rows.pxi"
 
 cdef enum:
+    LINE = 64
     SOON = 8              # events from now, whose threads are asked for
     MOST_INTERVALS = 3    # that one event adds, but for those of who asked (_asked.pxi)
     ALL_OF_TID = (1 << TID_BITS) - 1
@@ -372,11 +373,13 @@ cdef class Replay:
         cdef size_t thread = <size_t>tid & <size_t>semantics.thread_bits
         cdef int32_t* numbers = self.table.tids.pages[
             (<size_t>semantics.host << (TID_BITS - TID_PAGE_BITS)) + (thread >> TID_PAGE_BITS)]
+        cdef Py_ssize_t place
         if numbers != NULL:
             # Of a thread that has no number yet: some line that is not needed.
-            prefetch(<void*>(<char*>self.table.workers
-                             + <Py_ssize_t>numbers[thread & (TID_PAGE - 1)] * sizeof(Worker)
-                             - sizeof(Worker)))
+            place = <Py_ssize_t>numbers[thread & (TID_PAGE - 1)] - 1
+            prefetch(<void*>(<char*>self.table.workers + place * sizeof(Worker)))
+            prefetch(<void*>(<char*>self.table.infos + place * sizeof(ThreadInfo)))
+            prefetch(<void*>(<char*>self.table.infos + place * sizeof(ThreadInfo) + LINE))
 
     cdef Py_ssize_t replay_slice(self, const int64_t* timestamp, const int32_t* cpu,
                              const int32_t* event_class, const int64_t* offset,

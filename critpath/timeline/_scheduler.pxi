@@ -132,6 +132,8 @@ cdef inline int wake_thread(Replay self, Processor* p, int64_t t, int64_t tid, i
     w.last = t
     if w.doing == ASLEEP or w.doing == STOPPED:
         if kind == KIND_WAKING:
+            if w.known & RETRYING:
+                prefetch(<TimedSleep*>self.retries.sleeps.data + self.table.infos[index].tried)
             if w.woken < 0 or w.pending:
                 w.pending = 0
                 note_wake(self, w, p, t)

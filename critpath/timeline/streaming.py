@@ -49,7 +49,8 @@ import errno
 import os
 import sys
 import tempfile
-from typing import IO, Any, NamedTuple
+from io import BufferedRandom
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -453,14 +454,14 @@ class SpilledBlocks:
     def __init__(self, held: int = 0, *, limited: bool = True) -> None:
         # Python goes elsewhere if it cannot write where TMPDIR says: perhaps into memory.
         self._place = os.environ.get("TMPDIR", "")
-        self._file: IO[bytes] | None = None
+        self._file: BufferedRandom | None = None
         self._held, self._limited = held, limited
         self._blocks: list[PackedBlock | _Spilled] = []
         self._buffers = BufferPool()
         if limited:
             self._open()
 
-    def _open(self) -> IO[bytes]:
+    def _open(self) -> BufferedRandom:
         if self._file is None:
             try:
                 self._place = self._place or tempfile.gettempdir()
@@ -552,12 +553,13 @@ class SpilledBlocks:
         file = self._open()
         try:
             file.seek(begin)
-            data = np.fromfile(file, kind, count)
+            data = self._buffers.take(count * kind.itemsize)
+            read = file.readinto(data)
         except OSError as error:
             raise self._no_room(error) from error
-        if len(data) != count:
+        if read != len(data):
             raise self._no_room(OSError(errno.EIO, os.strerror(errno.EIO)))
-        return data
+        return data.view(kind)
 
     def close(self) -> None:
         """Free the blocks' room."""
