@@ -10,7 +10,7 @@ import numpy as np
 
 from critpath.graph.critical_path import find_workers
 from critpath.model import I64, Bool, Events, Kind, PathSet, ReplayedRecording, State, Workers
-from critpath.model._lookup import Numbers
+from critpath.model._lookup import Numbers, translate
 from critpath.model.details import NO_DETAIL, Detail, DetailCoder, Kin
 from critpath.model.vectors import name_family, number_codes
 
@@ -62,7 +62,7 @@ class Kinship:
         """
         one, other, first = (self._place[of] for of in (who, waiter, subject))
         alike = self._family[who] == self._family[waiter]
-        place: I64 = _KIN[self._tie(one, other), self._tie(one, first), alike.view(np.uint8)]
+        place: I64 = _KIN[(32 * self._tie(one, other) + self._tie(one, first)) * 2 + alike]
         return place
 
     def _tie(self, one: I64, other: I64) -> I64:
@@ -158,7 +158,7 @@ _KIN: Final[I64] = np.array(
         for a in range(32)
     ],
     np.int64,
-)
+).ravel()
 
 
 # Relations that are named for threads that are waited for; without one, a reader takes the
@@ -173,11 +173,14 @@ def find_others(path_set: PathSet) -> tuple[I64, I64, I64]:
     Of a wait it is who had the cpu.
     """
     paths, of = path_set.paths, path_set.executions
-    path = np.repeat(np.arange(len(of)), np.diff(paths.start))
+    many = np.diff(paths.start)
+    path = np.repeat(np.arange(len(of)), many)
     waits = paths.state == State.WAIT_CPU
-    peers = np.array([each.peer_tid for each in paths.details], np.int64)[paths.detail]
+    peers = translate(paths.detail, np.array([each.peer_tid for each in paths.details], np.int64))
     # On another thread; whose it is is not asked where a request is joined from several threads'.
-    theirs = ~waits & ((paths.tid != of.tid[path]) | (paths.host != of.host[path]))
+    theirs = ~waits & (
+        (paths.tid != np.repeat(of.tid, many)) | (paths.host != np.repeat(of.host, many))
+    )
     theirs &= paths.tid > 0
     rows = np.flatnonzero((waits & (peers >= 0)) | theirs)
     return rows, np.where(waits, peers, paths.tid)[rows], path[rows]

@@ -1,7 +1,7 @@
 # cython: language_level=3
 """Numbers of what is asked for again and again: a table by hash, kept between the questions."""
 
-from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, qsort, realloc
 
 import numpy as np
@@ -110,6 +110,50 @@ cdef class Numbers:
         return found
 
 
+ctypedef fused Code:
+    uint8_t
+    int32_t
+    int64_t
+
+ctypedef fused Meaning:
+    int32_t
+    int64_t
+
+
+def find_used(const Code[:] codes, Py_ssize_t count):
+    """Return which codes below ``count`` there are, ascending."""
+    cdef Py_ssize_t i
+    cdef bint good = True
+    present = np.zeros(count, np.bool_)
+    cdef uint8_t[::1] out = present.view(np.uint8)
+    with nogil:
+        for i in range(codes.shape[0]):
+            if <size_t>codes[i] >= <size_t>count:
+                good = False
+                break
+            out[codes[i]] = 1
+    if not good:
+        raise IndexError("a code that means nothing")
+    return np.flatnonzero(present)
+
+
+def translate(const Code[:] codes, const Meaning[::1] table):
+    """Return what each code means: ``table[codes]``, whose indices are not made wider first."""
+    cdef Py_ssize_t i
+    cdef bint good = True
+    meanings = np.empty(codes.shape[0], np.int32 if Meaning is int32_t else np.int64)
+    cdef Meaning[::1] out = meanings
+    with nogil:
+        for i in range(codes.shape[0]):
+            if <size_t>codes[i] >= <size_t>table.shape[0]:
+                good = False
+                break
+            out[i] = table[codes[i]]
+    if not good:
+        raise IndexError("a code that means nothing")
+    return meanings
+
+
 def last_begun(const int32_t[::1] group, const int64_t[::1] start, const int64_t[::1] begin,
                const int64_t[:] time):
     """Return the last row of each group that has begun by a time, else its first; -1 for no group.
@@ -136,9 +180,27 @@ def last_begun(const int32_t[::1] group, const int64_t[::1] start, const int64_t
     return found
 
 
+cdef enum:
+    FEW = 24  # numbers that are put in order one by one
+
+
 cdef int ascend(const void* one, const void* other) noexcept nogil:
     cdef int32_t a = (<const int32_t*>one)[0], b = (<const int32_t*>other)[0]
     return (a > b) - (a < b)
+
+
+cdef void sort_numbers(int32_t* values, Py_ssize_t count) noexcept nogil:
+    cdef Py_ssize_t i, j
+    cdef int32_t moved
+    if count > FEW:
+        qsort(values, count, sizeof(int32_t), ascend)
+        return
+    for i in range(1, count):
+        moved, j = values[i], i
+        while j and values[j - 1] > moved:
+            values[j] = values[j - 1]
+            j -= 1
+        values[j] = moved
 
 
 def list_distinct(const int64_t[::1] start, const int32_t[::1] codes, const int32_t[::1] rank):
@@ -176,7 +238,7 @@ def list_distinct(const int64_t[::1] start, const int32_t[::1] codes, const int3
                         found[count] = c
                         count += 1
             if count > first:
-                qsort(&found[first], count - first, sizeof(int32_t), ascend)
+                sort_numbers(&found[first], count - first)
             for i in range(first, count):
                 stands[found[i]] = <int32_t>(i - first)
             for i in range(start[group], start[group + 1]):

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from critpath.model._lookup import Numbers
+from critpath.model._lookup import Numbers, find_used, translate
 from critpath.model.table import I32, I64, U8
 from critpath.model.vectors import number_codes
 from critpath.schema.kinds import LOCAL_PACKET, REMOTE_PACKET, State
@@ -230,8 +230,9 @@ class DetailCoder:
         """Return codes of details and the table of them, for segments with keys."""
         if len(self.known) > _MOST_KNOWN:
             self._forget()
-        used, at = self._number(first, second)
-        return self._arrange(used, at, np.lexsort((self._pairs[1, used], self._pairs[0, used])))
+        number, used = self._number(first, second)
+        order = np.lexsort((self._pairs[1, used], self._pairs[0, used]))
+        return self._arrange(number, used[order])
 
     def recode(
         self, codes: I32, details: Sequence[Detail], second: I64
@@ -240,29 +241,29 @@ class DetailCoder:
         if len(self.known) > _MOST_KNOWN:
             self._forget()
         places = np.array([*map(self._put, details)], np.int64)
-        used, at = self._number(places[codes], second)
+        number, used = self._number(translate(codes, places), second)
         rank = np.zeros(len(self.known), np.int64)
         rank[places] = np.arange(len(places))
         order = np.lexsort((rank[self._pairs[0, used]], self._pairs[1, used]))
-        return self._arrange(used, at, order)
+        return self._arrange(number, used[order])
 
-    def _number(self, first: I64, second: I64) -> tuple[I64, I64]:
-        """Return the numbers of the keys that there are, and which of them each one is."""
+    def _number(self, first: I64, second: I64) -> tuple[I32, I64]:
+        """Return the numbers of keys, and which numbers there are."""
         number = self._keys.add(first, second)
         if len(self._keys) > len(self._place_of):
             fresh = self._keys.since(len(self._place_of))
             more = [self._put(self._find(*key)) for key in zip(*fresh.tolist(), strict=True)]
             self._place_of = np.append(self._place_of, np.array(more, np.int64))
             self._pairs = np.concatenate([self._pairs, fresh], axis=1)
-        return number_codes(number.astype(np.int64))
+        return number, find_used(number, len(self._keys))
 
-    def _arrange(self, used: I64, at: I64, order: I64) -> tuple[I32, tuple[Detail, ...]]:
+    def _arrange(self, number: I32, used: I64) -> tuple[I32, tuple[Detail, ...]]:
         """Return codes and table in an order that does not depend on sets before."""
         table = {0: 0}  # the first says nothing
-        codes = np.zeros(len(used), np.int32)
-        places = self._place_of[used[order]].tolist()
-        codes[order] = [table.setdefault(place, len(table)) for place in places]
-        return codes[at], tuple(self.known[place] for place in table)
+        codes = np.zeros(len(self._keys), np.int32)
+        places = self._place_of[used].tolist()
+        codes[used] = [table.setdefault(place, len(table)) for place in places]
+        return translate(number, codes), tuple(self.known[place] for place in table)
 
 
 def name_detail(state: State, name: str) -> Detail:

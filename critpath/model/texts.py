@@ -43,10 +43,10 @@ class Texts(Sequence[str]):
             return texts
         words = dict.fromkeys(texts)
         if len(words) * _ROWS_OF_A_TEXT > len(texts):
-            return cls(*_pack(texts))
+            return cls(*pack_texts(texts))
         numbers = {word: number for number, word in enumerate(words)}
         codes = np.fromiter(map(numbers.__getitem__, texts), np.int64, len(texts))
-        return cls(*_pack([*words]), _narrow(codes, len(words)))
+        return cls(*pack_texts([*words]), _narrow(codes, len(words)))
 
     @classmethod
     def spell(cls, codes: Any, words: Sequence[str]) -> Texts:
@@ -55,7 +55,7 @@ class Texts(Sequence[str]):
         used[codes] = True
         number = (np.cumsum(used) - 1)[codes]
         named = [words[code] for code in np.flatnonzero(used).tolist()]
-        return cls(*_pack(named), _narrow(number, len(named)))
+        return cls(*pack_texts(named), _narrow(number, len(named)))
 
     @classmethod
     def join(cls, parts: Sequence[Sequence[str]]) -> Texts:
@@ -72,7 +72,7 @@ class Texts(Sequence[str]):
                 ]
                 for each in columns
             ]
-            return cls(*_pack([*numbers]), _narrow(np.concatenate(codes), len(numbers)))
+            return cls(*pack_texts([*numbers]), _narrow(np.concatenate(codes), len(numbers)))
         plain = [e if e.codes is None else cls(*_gather(e, e.codes)) for e in columns]
         data = [each.data[int(each.start[0]) : int(each.start[-1])] for each in plain]
         lengths = [np.diff(each.start) for each in plain]
@@ -228,7 +228,7 @@ def _gather(texts: Texts, which: Any) -> tuple[U8, Any]:
     return data, start
 
 
-def _pack(texts: Sequence[str]) -> tuple[U8, Any]:
+def pack_texts(texts: Sequence[str]) -> tuple[U8, Any]:
     """Return the bytes of texts, and where each begins."""
     joined = "".join(texts)
     if joined.isascii():

@@ -19,10 +19,11 @@ from critpath.model import Executions, Loss
 from critpath.model.details import DETAIL_NUMBERS, DETAIL_TEXTS
 from critpath.model.requests import FACT_NUMBERS, FACT_TEXTS
 from critpath.model.table import TEXTS
-from critpath.model.texts import Texts
+from critpath.model.texts import Texts, pack_texts
 from critpath.schema.notes import LEVELS, Note, Remark, Saved
 from critpath.text.notes import KEPT, word_all
 from critpath.text.recognized import identify_all
+from critpath.units import utf8
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -228,31 +229,24 @@ def of_numbers(values: npt.NDArray[Any], kind: pa.DataType) -> pa.Array:
     """Return integers or truth values [n] as an array of a type."""
     import pyarrow as pa  # noqa: PLC0415 - slow, and few commands need it
 
-    own = pa.bool_() if values.dtype == np.bool_ else pa.from_numpy_dtype(values.dtype)
-    data = np.packbits(values, bitorder="little") if own == pa.bool_() else values
-    buffer = pa.py_buffer(np.ascontiguousarray(data))
-    array = pa.Array.from_buffers(own, len(values), [None, buffer])
-    return array if own == kind else array.cast(kind)
+    if kind == pa.bool_():
+        data: npt.NDArray[Any] = np.packbits(values, bitorder="little")
+    else:
+        # Not by pyarrow's cast, whose module takes .04 s to load.
+        data = np.ascontiguousarray(values, kind.to_pandas_dtype())
+        if data.dtype != values.dtype and (data != values).any():
+            raise pa.ArrowInvalid("a number that its column has no room for")
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(data)])
 
 
 def of_texts(texts: Sequence[str]) -> pa.Array:
     """Return texts as an array of strings."""
     import pyarrow as pa  # noqa: PLC0415 - as above
 
-    if isinstance(texts, Texts) and texts.is_ascii:
-        gathered, start = texts.gather()
-        offsets = of_numbers(start, pa.int32()).buffers()[1]
-        return pa.Array.from_buffers(
-            pa.string(), len(texts), [None, offsets, pa.py_buffer(gathered)]
-        )
-    joined = "".join(texts)
-    if joined.isascii():  # most are: a letter is a byte
-        data, sizes = joined.encode("ascii"), map(len, texts)
-    else:
-        encoded = [text.encode("utf-8") for text in texts]
-        data, sizes = b"".join(encoded), map(len, encoded)
-    ends = np.cumsum([0, *sizes], dtype=np.int64)
-    offsets = of_numbers(ends, pa.int32()).buffers()[1]
+    data, start = texts.gather() if isinstance(texts, Texts) else pack_texts(texts)
+    if data.max(initial=0) > 127:  # few are, and a trace's may be no UTF-8
+        data, start = pack_texts([*map(utf8, texts)])
+    offsets = of_numbers(start, pa.int32()).buffers()[1]
     return pa.Array.from_buffers(pa.string(), len(texts), [None, offsets, pa.py_buffer(data)])
 
 

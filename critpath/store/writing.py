@@ -29,11 +29,10 @@ from critpath.model import (
     join_facts,
     join_paths,
 )
-from critpath.model._lookup import list_distinct
+from critpath.model._lookup import find_used, list_distinct, translate
 from critpath.model.details import DETAIL_NUMBERS, DETAIL_TEXTS, Detail
 from critpath.model.requests import FACT_NUMBERS, FACT_TEXTS
 from critpath.model.stacks import word_stack
-from critpath.model.texts import Texts
 from critpath.schema.kinds import STATES
 from critpath.store.columns import (
     DETAILS,
@@ -322,17 +321,12 @@ def _table(
         **_request_columns(executions.requests, rows),
     }
     arrays = [
-        _texts(values[f.name]) if f.type == pa.string() else of_numbers(values[f.name], f.type)
+        of_texts(values[f.name]) if f.type == pa.string() else of_numbers(values[f.name], f.type)
         for f in schema
         if f.name not in {DETAILS, SEGMENTS}
     ]
     details, segments = _segments(chunk.paths, rows, schema, strings)
     return pa.Table.from_arrays([*arrays, details, segments], schema=schema)
-
-
-def _texts(texts: Sequence[str]) -> pa.Array:
-    plain = texts.is_ascii if isinstance(texts, Texts) else "".join(texts).isascii()
-    return of_texts(texts if plain else [*map(utf8, texts)])
 
 
 def _request_columns(known: RequestFacts | None, rows: slice) -> dict[str, Any]:
@@ -369,14 +363,9 @@ def _segments(
             place = {text: i for i, text in enumerate(distinct)}
             table = np.zeros(int(used[-1:].sum()) + 1, np.int32)
             table[used] = [place[text] for text in named]
-            indices = table[codes]
+            indices = translate(codes, table)
         of = of_numbers(indices, pa.int32())
         return pa.DictionaryArray.from_arrays(of, of_texts(distinct), safe=False)
-
-    def find_used(codes: I64 | I32 | U8, count: int) -> I64:
-        present = np.zeros(count, np.bool_)
-        present[codes] = True
-        return np.flatnonzero(present)
 
     def words_of(
         codes: I64 | I32 | U8, texts: tuple[Any, ...], word: Callable[[Any], str] = str
@@ -401,27 +390,27 @@ def _segments(
     for name in DETAIL_NUMBERS:
         counts = np.zeros(len(paths.details), np.int64)
         counts[some] = fields.get(name, ())
-        details.append(of_numbers(counts[entries], pa.int64()))
+        details.append(of_numbers(translate(entries, counts), pa.int64()))
 
     def column(f: pa.Field) -> pa.Array:
         codes = places if f.name == "detail" else getattr(paths, f.name)[within]
         if f.name in STACK_SEGMENT:
-            return words_of(codes, stacks, word_stack)
+            return words_of(codes % len(stacks), stacks, word_stack)
         return words_of(codes, texts[f.name]) if f.name in texts else of_numbers(codes, f.type)
 
     segments = list_of(SEGMENTS, start - start[0], [*map(column, elements)])
     return list_of(DETAILS, bounds, details), segments
 
 
-def _place_details(paths: CriticalPaths, start: I64) -> tuple[I64, I64, I32]:
+def _place_details(paths: CriticalPaths, start: I64) -> tuple[I64, I32, I32]:
     """Return where each path's details begin, these, each once, and each segment's place there.
 
     In the details' own order, however they are numbered; -1: the segment has none.
     """
-    order = np.array(sorted(range(len(paths.details)), key=paths.details.__getitem__), np.int64)
+    order = np.array(sorted(range(len(paths.details)), key=paths.details.__getitem__), np.int32)
     rank = np.empty(len(order), np.int32)
     rank[order] = np.arange(len(order))
     bounds, found, places = list_distinct(
         start - start[0], paths.detail[start[0] : start[-1]], rank
     )
-    return bounds, order[found], places
+    return bounds, translate(found, order), places
