@@ -93,11 +93,6 @@ class Texts(Sequence[str]):
         codes = 0 if self.codes is None else self.codes.nbytes
         return int(self.data.nbytes + self.start.nbytes + codes)
 
-    @property
-    def is_ascii(self) -> bool:
-        """Whether a letter is a byte, in all texts that rows can have."""
-        return not (self.data[int(self.start[0]) : int(self.start[-1])] > 127).any()
-
     def gather(self) -> tuple[U8, Any]:
         """Return the bytes of all rows, and where each begins."""
         first, last = int(self.start[0]), int(self.start[-1])
