@@ -554,7 +554,7 @@ class SpilledBlocks:
         try:
             file.seek(begin)
             data = self._buffers.take(count * kind.itemsize)
-            read = file.readinto(data)
+            read = file.readinto(data.data)
         except OSError as error:
             raise self._no_room(error) from error
         if read != len(data):
