@@ -524,7 +524,7 @@ class SpilledBlocks:
             return lambda: columns
         kinds = [(column.dtype, len(column)) for column in columns]
         return lambda: tuple(
-            self._fetch(begin, kind, count)
+            self._fill(np.empty(count, kind), begin)
             for begin, (kind, count) in zip(begins, kinds, strict=True)
         )
 
@@ -547,19 +547,18 @@ class SpilledBlocks:
 
     def _read(self, places: Sequence[tuple[int, int, int, int]], table: int) -> PackedTable:
         begin, owners, rows, size = places[table]
-        return PackedTable(owners, rows, self._fetch(begin, np.dtype(np.uint8), size))
+        return PackedTable(owners, rows, self._fill(self._buffers.take(size), begin))
 
-    def _fetch(self, begin: int, kind: np.dtype[Any], count: int) -> np.ndarray[Any, Any]:
+    def _fill(self, data: np.ndarray[Any, Any], begin: int) -> np.ndarray[Any, Any]:
         file = self._open()
         try:
             file.seek(begin)
-            data = self._buffers.take(count * kind.itemsize)
             read = file.readinto(data.data)
         except OSError as error:
             raise self._no_room(error) from error
-        if read != len(data):
+        if read != data.nbytes:
             raise self._no_room(OSError(errno.EIO, os.strerror(errno.EIO)))
-        return data.view(kind)
+        return data
 
     def close(self) -> None:
         """Free the blocks' room."""
