@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 from msgspec import Struct
@@ -234,6 +234,7 @@ class _InOrder:
 # Scores to add up: of executions, sessions or blocks.
 
 _CONSTANT = 1e-9  # technical: the deviation of what differs by rounding alone
+_TOGETHER: Final = 1 << 16  # technical: rows that are scored at once
 
 
 class Strata(Struct, frozen=True):
@@ -358,7 +359,8 @@ def family_of(
         spread = picked[i] * (many - picked[i]) / (many - 1)
         variance[s] = spread * units[i].var(axis=0)
     found = _score_each(values, [members[tested[i]] for i in alone])
-    for i, scores, active in zip(alone, *found, strict=True):
+    for i in alone:
+        scores, active = next(found)
         s = tested[i]
         size = len(members[s])
         if size > 1:
@@ -367,6 +369,7 @@ def family_of(
             units[i] = scores
         else:
             whole.add(members[s], scores)
+        del scores  # of very many rows not beside the next
     if whole is None:
         plan = Assignments([len(u) for u in units], picked)
     else:
@@ -464,10 +467,31 @@ def _standardise(pooled: F64, ends: I64) -> Bool:
     return scales > _CONSTANT
 
 
-def _score_each(values: Values | _InOrder, groups: list[I64]) -> tuple[list[F64], Bool]:
-    """Score the rows of groups as `_scores`, all in one pass; tell which scores vary in each."""
+def _score_each(values: Values | _InOrder, groups: list[I64]) -> Iterator[tuple[F64, Bool]]:
+    """Score the rows of groups as `_scores`, short ones together; tell which scores vary in each.
+
+    Of a group of very many rows a table more would be too large.
+    """
+    first = 0
+    while first < len(groups):
+        many, last = len(groups[first]), first + 1
+        if many > _TOGETHER:
+            yield _score_alone(values[groups[first]])
+        else:
+            while last < len(groups) and (many := many + len(groups[last])) <= _TOGETHER:
+                last += 1
+            yield from _score_together(values, groups[first:last])
+        first = last
+
+
+def _score_alone(rows: Values) -> tuple[F64, Bool]:
+    scores = _scores(rows, rows.mean(axis=0))
+    return scores, np.asarray((scores != 0).any(axis=0))
+
+
+def _score_together(values: Values | _InOrder, groups: list[I64]) -> Iterator[tuple[F64, Bool]]:
     ends = np.cumsum([len(rows) for rows in groups], dtype=np.int64)
-    rows, many = np.concatenate([np.zeros(0, np.int64), *groups]), values.shape[1]
+    rows, many = np.concatenate(groups), values.shape[1]
     order = np.argsort(rows, kind="stable")
     columns = np.empty((many, len(rows)))
     columns[:, order] = values[rows[order]].T
@@ -476,7 +500,7 @@ def _score_each(values: Values | _InOrder, groups: list[I64]) -> tuple[list[F64]
     logs = pooled[:, many : 2 * many]
     np.log1p(logs, out=logs)
     vary = _standardise(pooled, ends)
-    return [pooled[slice(*pair)] for pair in pairwise([0, *ends.tolist()])], vary
+    return zip(np.split(pooled, ends[:-1]), vary, strict=True)
 
 
 def _scores(values: Values, mean: F64, kinds: slice = slice(0, 3)) -> F64:

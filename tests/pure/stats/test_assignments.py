@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import itertools
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
 
 from critpath.stats._subsets import draw
-from critpath.stats.permutations import Assignments, Together, count_ways, gate, gates
+from critpath.stats.permutations import (
+    Assignments,
+    Strata,
+    Together,
+    count_ways,
+    family_of,
+    gate,
+    gates,
+)
 
 
 @pytest.mark.parametrize(("n", "k"), [(5, 2), (5, 3), (6, 6), (4, 0), (1, 1), (9, 1), (9, 8)])
@@ -99,3 +108,17 @@ def test_tests_that_are_made_together_are_each_what_it_is_alone():
         # Sums of columns side by side may end in another bit.
         assert found.critical == pytest.approx(alone.critical, rel=1e-12)
         assert found.permutations == alone.permutations
+
+
+def test_scoring_types_takes_little_more_memory_than_their_scores():
+    """Three of every value: of many types together, a copy of the values would be one too many."""
+    rng = np.random.default_rng(1)
+    values = rng.exponential(size=(150_000, 4))
+    kind, sample = np.arange(len(values)) % 50, np.arange(len(values)) < 5_000
+    strata = Strata.of(kind[~sample], kind[sample])
+    tracemalloc.start()
+    family = family_of(values, strata, None, 0.01, rng)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert sum(map(len, family.units)) == len(values)
+    assert most < 3.75 * values.nbytes
