@@ -80,7 +80,7 @@ class _Moved:
     size: I64
     program: I64
     endpoint: I64
-    told: Bool  # by its label it is put into a queue, or taken from one
+    labelled: Bool  # by its label it is put into a queue, or taken from one
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +139,7 @@ class _Labels:
         for when, host, socket, _, _, label in collected.messages:
             if label and (host, socket) in ends:
                 of[host, socket].append((when, label))
-        self._told: dict[int, str] = {}
+        self._labelled: dict[int, str] = {}
         received = acts.act == Act.RECEIVE if of else np.zeros(len(acts), np.bool_)
         by = np.flatnonzero(received & (acts.endpoint >= 0))
         by = by[np.argsort(acts.endpoint[by], kind="stable")]
@@ -159,11 +159,11 @@ class _Labels:
             sooner = np.abs(times[one] - heard) <= np.abs(times[after] - heard)
             nearest = rows[np.where(sooner, one, after)].tolist()
             for row, (_, label) in zip(nearest, said, strict=True):
-                self._told.setdefault(row, label)
+                self._labelled.setdefault(row, label)
 
     def find(self, rows: I64, which: Collection[str]) -> tuple[Bool, Bool]:
         """Return which rows have a label, and which one of these."""
-        labels = [self._told.get(row, "") for row in rows.tolist()] if self._told else []
+        labels = [self._labelled.get(row, "") for row in rows.tolist()] if self._labelled else []
         if not labels:
             return np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.bool_)
         return np.array([label != "" for label in labels]), np.array([x in which for x in labels])
@@ -207,7 +207,7 @@ class _Clients:
             if len(np.unique(acts.endpoint[mine])) > 1 and (port or where):
                 got = self._take_got(mine)
                 many = len(got.row) >= BROKERS.fewest
-                if got.told.any() or (many and len(np.unique(got.size)) >= BROKERS.lengths):
+                if got.labelled.any() or (many and len(np.unique(got.size)) >= BROKERS.lengths):
                     yield [self._take_sent(mine, pieces) for pieces in _PIECES], got
 
     def _take_sent(self, rows: I64, pieces: int) -> _Sent:
@@ -228,13 +228,13 @@ class _Clients:
         came = self._arrivals.before(there, of)
         read = self._receives.after(there, np.where(came >= 0, came, of))
         order = acts.time_ns[np.where(read >= 0, read, of)]
-        named, told = self._labels.find(read, PUTS)
+        named, labelled = self._labels.find(read, PUTS)
         size = total[last + 1] - total[last - pieces + 1]
         table = _Sent(
-            *(of, order, size, self._program[of], acts.endpoint[of].astype(np.int64), told),
+            *(of, order, size, self._program[of], acts.endpoint[of].astype(np.int64), labelled),
             rows[last - pieces + 1],
         )
-        return _take(table, told | ~named)
+        return _take(table, labelled | ~named)
 
     def _take_got(self, rows: I64) -> _Got:
         """Return what was received: what fills a buffer goes on in the next."""
@@ -254,11 +254,11 @@ class _Clients:
         order = acts.time_ns[np.where(came >= 0, came, of)]
         order = np.minimum(np.maximum(order, asked), acts.time_ns[of])
         fetch = self._receives.before(self._endpoints.peer[at].astype(np.int64), of)
-        named, told = self._labels.find(fetch, TAKES)
+        named, labelled = self._labels.find(fetch, TAKES)
         comes, tells = self._labels.find(of, TAKES)
         own, question = np.where(asks, value[sent], NONE), np.where(asks, rows[sent], NONE)
-        table = _Got(of, order, size, self._program[of], at, told | tells, asked, own, question)
-        return _take(table, told | tells | ~(named | comes))
+        table = _Got(of, order, size, self._program[of], at, labelled | tells, asked, own, question)
+        return _take(table, labelled | tells | ~(named | comes))
 
 
 def _is_like_before(*columns: I32 | I64 | Bool) -> Bool:
@@ -359,7 +359,7 @@ class _Broker:
 
     def __init__(self, sent: list[_Sent], got: _Got) -> None:
         self._sent, self._got = sent, got
-        self._told = bool(got.told.any()) and any(of.told.any() for of in sent)
+        self._labelled = bool(got.labelled.any()) and any(of.labelled.any() for of in sent)
 
     def join(self) -> list[_Found]:
         """Return the messages that went through it."""
@@ -403,8 +403,8 @@ class _Broker:
         at = until[:, np.newaxis] - 1 - np.arange(_LAST)
         there = mine[np.maximum(at, 0)]
         known = (at >= 0) & (sent.endpoint[there] != got.endpoint[left][:, np.newaxis])
-        if self._told:
-            known &= sent.told[there] & got.told[left][:, np.newaxis]
+        if self._labelled:
+            known &= sent.labelled[there] & got.labelled[left][:, np.newaxis]
         differs = got.size[left][:, np.newaxis] - sent.size[there]
         known &= np.abs(differs) <= BROKERS.added
         number = np.broadcast_to(np.arange(len(left))[:, np.newaxis], at.shape)[known]
@@ -413,7 +413,7 @@ class _Broker:
         sizes = got.size[left][number]
         for more in _list_differences(differs[known], sizes):
             which = (known & (differs == more)).any(axis=1)
-            if which.sum() >= least and (self._told or self._is_sure(left[which])):
+            if which.sum() >= least and (self._labelled or self._is_sure(left[which])):
                 return more, which
         return None
 
@@ -515,9 +515,11 @@ class _Broker:
         many, which = Counter(self._got.endpoint.tolist()), self._got.endpoint.tolist()
         passed = Counter(which[one] for one in {of.got for of in found})
         least = {of: max(2, BROKERS.passed * count) for of, count in many.items()}
-        found = [of for of in found if self._told or passed[which[of.got]] >= least[which[of.got]]]
+        found = [
+            of for of in found if self._labelled or passed[which[of.got]] >= least[which[of.got]]
+        ]
         programs = self._got.program.tolist()
-        odd = set() if self._told else self._find_disorder(found) | self._find_answered(found)
+        odd = set() if self._labelled else self._find_disorder(found) | self._find_answered(found)
         return [of for of in found if programs[of.got] not in odd]
 
     def _find_disorder(self, found: list[_Found]) -> set[int]:
@@ -555,7 +557,7 @@ class _Broker:
     def _judge(self, found: list[_Found]) -> list[_Found]:
         """Say how many were before each, and how probable it is that each is the right one.
 
-        How often one overtakes another is told by those that no other is as long as.
+        How often one overtakes another is seen at those that no other is as long as.
         """
         put, came = (np.array([one.order[n] for one in found], np.int64) for n in (0, 1))
         before = np.searchsorted(np.sort(put), put) - np.searchsorted(np.sort(came), put, "right")

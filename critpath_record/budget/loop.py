@@ -29,7 +29,7 @@ from critpath_record.budget.gates import Gates
 _HZ: Final = os.sysconf("SC_CLK_TCK")
 _LATE: Final = 0.1  # s: a look that comes later is counted
 _SECOND: Final = 0.9  # s: what is done as seldom may as well be done before
-_IDLE: Final = 1.0  # s between two polls of an idle machine, at most: what is told each second
+_IDLE: Final = 1.0  # s between two polls of an idle machine, at most: as often as its status
 _BESIDE: Final = 0.02  # s between two looks at what others spend
 _SHORTEST: Final = 0.001  # s between two looks, and until the first
 _NOT_IDLE: Final = (1, 2, 3, 6, 7)  # user, nice, system, irq, softirq
